@@ -1,23 +1,4 @@
-"""Exceptions of the service; the API maps them to problem documents, the command line to exit codes.
-
-TraincostError
-├── Refused            a question cannot be answered: one Problem for each fault
-│   ├── UnknownName    a model, GPU, cluster or price that the catalogue does not hold
-│   ├── Conflict       a change contradicts what the catalogue holds
-│   ├── NoWorker       no live worker has the requested hardware
-│   ├── LeaseLost      the lease of the request is not valid for a job
-│   ├── AlreadyFinished  another outcome of this attempt is stored
-│   └── ForAdmins      only an admin may do this
-├── NotJson            a body is not JSON
-├── NotFound           a resource of the path does not exist
-│   ├── UnknownMetric  a number that no answer holds
-│   └── UnknownRevision  a revision of the catalogue that is not stored
-├── Stale              the row was changed since the caller read it
-├── Unreachable        the database does not answer
-│   ├── Busy           it answers, but other writes take too long
-│   └── Leaving        the process is about to end
-├── BackupRefused      a backup cannot be made or restored: one line, exit code 2
-└── StartupError       the process cannot start: one line, exit code 2
+"""Exceptions of the service; the API maps them to problem documents, the command line to a line and exit code 2.
 
 They are plain exceptions, not ValueErrors, so that a validator never swallows them.
 """

@@ -70,10 +70,7 @@ class Progress:
         self._printed_at = now
         if not sys.stderr.isatty():
             typer.echo(line, err=True)
-        else:
-            self._update(line)
-
-    def _update(self, line: str) -> None:
+            return
         from rich.console import Console
         from rich.markup import escape
 
@@ -87,11 +84,7 @@ class Progress:
 def table(
     rows: Sequence[Sequence[str]], *, has_header: bool = True, right: Collection[int] = (), indent: str = ""
 ) -> list[str]:
-    """Rows of cells as lines with aligned columns.
-
-    A terminal gets a bold header, and cells are folded between words to fit its width. Elsewhere a row is a line, and
-    rich, which takes 0.02 s to load, is not imported.
-    """
+    """Rows of cells as aligned lines; on a terminal, which rich is loaded for, folded to fit below a bold header."""
     if not rows:
         return []
     if not sys.stdout.isatty():
@@ -138,10 +131,7 @@ def print_answer(
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Pause the cycle collector, for imports and other short work: it takes a seventh of their time and finds nothing.
-
-    Used as a decorator of a short command too.
-    """
+    """Pause the cycle collector for imports and other short work: it takes a seventh of the time and finds nothing."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -40,7 +40,10 @@ def import_measurements(kind: Format, file: File, *, tell: Facts = None, as_json
     from service.store.history import load_catalogue
     from service.store.keys import TEAM
 
-    content = sys.stdin.buffer.read() if str(file) == "-" else _content(file)
+    try:
+        content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}") from None
     with database() as engine, by_command("importMeasurements"):
         stored = import_file(engine, load_catalogue(engine).view(TEAM), kind, content, file.name, tell or [])
     print_answer(
@@ -48,13 +51,6 @@ def import_measurements(kind: Format, file: File, *, tell: Facts = None, as_json
         lambda run: f"{run.measurements} measurements came in as run {run.run}; {run.quarantined} are in quarantine",
         as_json=as_json,
     )
-
-
-def _content(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}") from None
 
 
 @app.command()
@@ -82,7 +78,15 @@ def accuracy(
         print_answer(totals_accuracy(), totals_text, as_json=as_json)
         return
     scored = _scored(file, rows)
-    print_answer(_with_own(scored) if own else scored, accuracy_text, as_json=as_json)
+    if own:
+        from service.evaluation.measured import own_groups
+        from service.store.history import load_catalogue
+        from service.store.keys import TEAM, UNRESTRICTED
+
+        with database() as engine:
+            groups = own_groups(engine, UNRESTRICTED, load_catalogue(engine).view(TEAM))
+        scored = replace(scored, measured=replace(scored.measured, own=groups))
+    print_answer(scored, accuracy_text, as_json=as_json)
 
 
 def _scored(file: str | None, rows: str | None) -> "Accuracy":
@@ -103,17 +107,6 @@ def _scored(file: str | None, rows: str | None) -> "Accuracy":
     if rows is not None:
         write_file(rows, rows_csv(evaluations))
     return scored
-
-
-def _with_own(scored: "Accuracy") -> "Accuracy":
-    """The figures with those of custom measurements."""
-    from service.evaluation.measured import own_groups
-    from service.store.history import load_catalogue
-    from service.store.keys import TEAM, UNRESTRICTED
-
-    with database() as engine:
-        own = own_groups(engine, UNRESTRICTED, load_catalogue(engine).view(TEAM))
-        return replace(scored, measured=replace(scored.measured, own=own))
 
 
 SacctFile = Annotated[

@@ -1,6 +1,6 @@
 """Commands for keys, share links, backups and checks, on the database of the settings. A running service follows."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -13,7 +13,6 @@ from service.cli.console import AsJson, database, print_answer, table
 
 if TYPE_CHECKING:
     from service.store import Engine
-    from service.store.keys import Scope
     from service.tabular.lists import Record
 
 app = typer.Typer()
@@ -66,19 +65,14 @@ def create(  # noqa: PLR0913 - each is an option of the command
         made = make_key(engine, request)
     if as_json:
         typer.echo(to_bytes({**key_record(made.key), "key": made.presented}))
-    else:
-        typer.echo(made.presented)
-        typer.echo(f"Keep it: it is not shown again. {_usage(made.key.scopes)}", err=True)
-
-
-def _usage(scopes: "Collection[Scope]") -> str:
-    """How a key is sent, by what it allows."""
-    ways = ["Send it as Authorization: Bearer KEY."]
-    if set(scopes) == {"sheet"}:
+        return
+    typer.echo(made.presented)
+    ways = ["Keep it: it is not shown again. Send it as Authorization: Bearer KEY."]
+    if set(made.key.scopes) == {"sheet"}:
         ways.append("A sheet sends it in the address of a cell: key=KEY.")
-    if "worker" in scopes:
+    if "worker" in made.key.scopes:
         ways.append("A worker takes it from TRAINCOST_TOKEN.")
-    return " ".join(ways)
+    typer.echo(" ".join(ways), err=True)
 
 
 @contextmanager
@@ -98,13 +92,12 @@ def _print_records(
 
     with database(is_made=False) as engine:
         records, place = read(engine), place_of(engine)
-    rows = [[_cell(record[name]) for name in columns] for record in records]
+    values = [[record[name] for name in columns] for record in records]
+    rows = [
+        ["-" if one is None else " ".join(one) if isinstance(one, tuple) else str(one) for one in row] for row in values
+    ]
     text = "\n".join(table([columns, *rows])) if rows else empty.format(place=place)
     print_answer(records, lambda _: text, as_json=as_json)
-
-
-def _cell(value: object) -> str:
-    return "-" if value is None else " ".join(value) if isinstance(value, tuple) else str(value)
 
 
 KEY_COLUMNS = (

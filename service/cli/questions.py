@@ -21,7 +21,7 @@ from service.cli.console import (
     read_as_given,
 )
 from service.errors import Refused
-from service.validation.flat import ALIASES, COMMAND_LINE, FlatField, body_of_flat, flat_fields, rephrased
+from service.validation.flat import ALIASES, COMMAND_LINE, body_of_flat, flat_fields, rephrased
 
 app = typer.Typer()
 
@@ -44,14 +44,9 @@ def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
 
 
 METAVARS = {
-    "integer": "INT",
-    "integers": "INT:INT",
-    "number": "NUM",
-    "numbers": "NUM:NUM",
-    "truth": "BOOL",
-    "text": "NAME",
+    **{"integer": "INT", "integers": "INT:INT", "number": "NUM", "numbers": "NUM:NUM"},
+    **{"truth": "BOOL", "text": "NAME"},
 }
-
 
 GIVEN = f"{__name__}.given"
 """Entry of a context: the option names on the command line."""
@@ -90,21 +85,31 @@ class QuestionCommand(TyperCommand):
         super().format_help(ctx, formatter)
 
 
-def _option_of(field: FlatField) -> Parameter:
-    """The command line option of one field of the flat form."""
-    names = [field.name, *(alias for alias, name in ALIASES.items() if name == field.name)]
-    option = typer.Option(
-        *map(COMMAND_LINE.name, names),
-        metavar=METAVARS[field.form],
-        rich_help_panel=field.path[0].capitalize(),
-    )
-    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, option])
+def _option(name: str, metavar: str, panel: str, meaning: str | None = None) -> Parameter:
+    """An option of the command line that may be repeated, with the other names of its field."""
+    names = [name, *(alias for alias, field in ALIASES.items() if field == name)]
+    option = typer.Option(*map(COMMAND_LINE.name, names), help=meaning, metavar=metavar, rich_help_panel=panel)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, option])
 
 
+FIELDS = [_option(field.name, METAVARS[field.form], field.path[0].capitalize()) for field in flat_fields().values()]
+ORDERS = {
+    "pair": "product: all combinations. zip: the first cluster at the first price, and so on.",
+    "sort_by": "Number to sort by; cost_usd, or else gpu_hours, or step_seconds where absent.",
+    "descending": "true for the largest first.",
+    "columns": "Number of each row, as cells name it; repeat it for more.",
+}
 AS_JSON = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
-ESTIMATE: Any = _estimate
-ESTIMATE.__signature__ = Signature([AS_JSON, *map(_option_of, flat_fields().values())])
-app.command("estimate", cls=QuestionCommand)(ESTIMATE)
+AS_CSV = Parameter("as_csv", Parameter.KEYWORD_ONLY, default=False, annotation=AsCsv)
+
+
+def _add(name: str, command: Any, *options: Parameter) -> None:
+    """Add a command that takes every field of a question."""
+    command.__signature__ = Signature(options)
+    app.command(name, cls=QuestionCommand)(command)
+
+
+_add("estimate", _estimate, AS_JSON, *FIELDS)
 
 
 def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
@@ -118,29 +123,15 @@ def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
         body = body_of_flat_comparison([(name, text) for name, texts in given.items() for text in texts or ()])
         result = compare(body, shipped_catalogue())
     except Refused as refused:
-        raise Refused(
-            *(rephrased(flat_problem(problem), COMMAND_LINE, BESIDE) for problem in refused.problems)
-        ) from None
+        problems = (rephrased(flat_problem(problem), COMMAND_LINE, BESIDE) for problem in refused.problems)
+        raise Refused(*problems) from None
     print_answer(
         result, comparison_report, as_json=as_json, as_csv=as_csv, csv=comparison_csv, json_form=attrgetter("answer")
     )
 
 
-def _order_option(name: str, meaning: str) -> Parameter:
-    option = typer.Option(COMMAND_LINE.name(name), help=meaning, metavar="NAME", rich_help_panel="Rows")
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, option])
-
-
-AS_CSV = Parameter("as_csv", Parameter.KEYWORD_ONLY, default=False, annotation=AsCsv)
-ORDERS = (
-    _order_option("pair", "product: all combinations. zip: the first cluster at the first price, and so on."),
-    _order_option("sort_by", "Number to sort by; cost_usd, or else gpu_hours, or step_seconds where absent."),
-    _order_option("descending", "true for the largest first."),
-    _order_option("columns", "Number of each row, as cells name it; repeat it for more."),
-)
-COMPARE: Any = _compare
-COMPARE.__signature__ = Signature([AS_JSON, AS_CSV, *map(_option_of, flat_fields().values()), *ORDERS])
-app.command("compare", cls=QuestionCommand)(COMPARE)
+ROWS = [_option(name, "NAME", "Rows", meaning) for name, meaning in ORDERS.items()]
+_add("compare", _compare, AS_JSON, AS_CSV, *FIELDS, *ROWS)
 
 
 @app.command()

@@ -40,8 +40,8 @@ def serve(
     from service.api.server import bound_heaps
 
     bound_heaps()
-    from service.api.server import Lifecycle, listen, refuse_public_without_keys, run
-    from service.settings import read_settings, unknown_settings
+    from service.api.server import Lifecycle, address, listen, refuse_public_without_keys, run
+    from service.settings import LOOPBACK, read_settings, unknown_settings
 
     settings = read_settings(host=host, port=port, insecure=insecure or None, no_worker=no_worker or None)
     with listen(settings.host, settings.port) as listener:
@@ -58,7 +58,9 @@ def serve(
         def announce() -> None:
             for warning in unknown_settings():
                 log.warning("%s", warning)
-            typer.echo(_announcement(listener, settings.host))
+            url = f"http://{address(LOOPBACK.get(settings.host, settings.host), listener.getsockname()[1])}"
+            reach = ", and on every other address of this machine" if settings.host in LOOPBACK else ""
+            typer.echo(f"traincost answers at {url} (docs at {url}/docs){reach}")
             if beside is not None:
                 beside.start()
 
@@ -69,16 +71,6 @@ def serve(
             run(application, listener, settings, moments)
         if lock is not None:
             lock.close()
-
-
-def _announcement(listener: socket, host: str) -> str:
-    """The service's address: one that can be opened here, also where it listens on every address."""
-    from service.api.server import address
-    from service.settings import LOOPBACK
-
-    url = f"http://{address(LOOPBACK.get(host, host), listener.getsockname()[1])}"
-    reach = ", and on every other address of this machine" if host in LOOPBACK else ""
-    return f"traincost answers at {url} (docs at {url}/docs){reach}"
 
 
 def _application(settings: "Settings") -> Any:

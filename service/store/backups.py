@@ -1,8 +1,6 @@
 """Backups: one file of one moment, which either kind of database restores.
 
-On SQLite the online backup API copies the pages; on PostgreSQL one snapshot is read. Writers do not wait, and none of
-their writes is in a backup by half. Both give the same kind of file. A restore is one transaction: it commits once the
-rows, read again, match the counts of the backup.
+On SQLite the online backup API copies the pages; on PostgreSQL one snapshot is read. Writers do not wait.
 """
 
 import json
@@ -18,20 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import (
-    JSON,
-    Connection,
-    Engine,
-    LargeBinary,
-    MetaData,
-    NullPool,
-    Table,
-    create_engine,
-    func,
-    insert,
-    inspect,
-    select,
-)
+import sqlalchemy as sa
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -94,11 +79,11 @@ def refuse_damaged(path: Path) -> None:
 
 
 @contextmanager
-def _opened_file(path: Path) -> Iterator[Connection]:
+def _opened_file(path: Path) -> Iterator[sa.Connection]:
     """A connection that reads a backup and writes nothing, not even beside it."""
     address = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
-    engine = create_engine(
-        "sqlite://", creator=lambda: sqlite3.connect(address, uri=True), poolclass=NullPool, hide_parameters=True
+    engine = sa.create_engine(
+        "sqlite://", creator=lambda: sqlite3.connect(address, uri=True), poolclass=sa.NullPool, hide_parameters=True
     )
     with engine.connect() as connection:
         yield connection
@@ -138,55 +123,57 @@ class Tally:
     """Sum of the SHA-256 of all rows modulo 2^256, independent of their order."""
 
 
-def our_tables(connection: Connection) -> list[str]:
+def our_tables(connection: sa.Connection) -> list[str]:
     """Names of this program's tables in a database, whatever its revision."""
-    return sorted((METADATA.tables.keys() | FORMER_TABLES).intersection(inspect(connection).get_table_names()))
+    return sorted((METADATA.tables.keys() | FORMER_TABLES).intersection(sa.inspect(connection).get_table_names()))
 
 
-def described_tables(connection: Connection) -> list[Table]:
+def described_tables(connection: sa.Connection) -> list[sa.Table]:
     """The tables as the database describes them."""
-    metadata = MetaData()
+    metadata = sa.MetaData()
     metadata.reflect(connection, only=our_tables(connection))
     for table in metadata.sorted_tables:
         for column in table.columns:
-            if isinstance(column.type, JSON):
+            if isinstance(column.type, sa.JSON):
                 column.type.none_as_null = bool(column.nullable)
     return metadata.sorted_tables
 
 
-def drop_tables(connection: Connection) -> None:
+def drop_tables(connection: sa.Connection) -> None:
     """Drop all of this program's tables."""
-    metadata = MetaData()
-    revision_table = [REVISION_TABLE] if inspect(connection).has_table(REVISION_TABLE) else []
+    metadata = sa.MetaData()
+    revision_table = [REVISION_TABLE] if sa.inspect(connection).has_table(REVISION_TABLE) else []
     metadata.reflect(connection, only=[*our_tables(connection), *revision_table])
     metadata.drop_all(connection)
 
 
-def copy_rows(source: Connection, target: Connection, tables: Sequence[Table] | None = None) -> dict[str, Tally]:
+def copy_rows(
+    source: sa.Connection, target: sa.Connection, tables: Sequence[sa.Table] | None = None
+) -> dict[str, Tally]:
     """Copy every row of a database into empty tables of another."""
     into = {table.name: table for table in (described_tables(target) if tables is None else tables)}
     copied = {
-        table.name: _tally(source, table, partial(target.execute, insert(into[table.name])))
+        table.name: _tally(source, table, partial(target.execute, sa.insert(into[table.name])))
         for table in described_tables(source)
     }
     if target.dialect.name == "postgresql":  # its own sequences go on after the numbers that exist
         for column in (column for table in into.values() for column in table.primary_key):
             sequence = target.execute(
-                select(func.pg_get_serial_sequence(f'"{column.table.name}"', column.name))
+                sa.select(sa.func.pg_get_serial_sequence(f'"{column.table.name}"', column.name))
             ).scalar()
-            last = target.execute(select(func.max(column))).scalar() if sequence else None
+            last = target.execute(sa.select(sa.func.max(column))).scalar() if sequence else None
             if last is not None:
-                target.execute(select(func.setval(sequence, last)))
+                target.execute(sa.select(sa.func.setval(sequence, last)))
     return copied
 
 
-def tally_rows(connection: Connection, tables: Sequence[Table] | None = None) -> dict[str, Tally]:
+def tally_rows(connection: sa.Connection, tables: Sequence[sa.Table] | None = None) -> dict[str, Tally]:
     """Count and digest every row of a database."""
     described = described_tables(connection) if tables is None else tables
     return {table.name: _tally(connection, table, lambda _: None) for table in described}
 
 
-def _tally(connection: Connection, table: Table, write: Callable[[Sequence[Record]], object]) -> Tally:
+def _tally(connection: sa.Connection, table: sa.Table, write: Callable[[Sequence[Record]], object]) -> Tally:
     names = sorted(table.columns.keys())
     count, total = 0, 0
     for rows in _read(connection, table):
@@ -198,10 +185,10 @@ def _tally(connection: Connection, table: Table, write: Callable[[Sequence[Recor
     return Tally(count, f"{total % (1 << 256):064x}")
 
 
-def _read(connection: Connection, table: Table) -> Iterator[list[Record]]:
-    is_large = any(isinstance(column.type, LargeBinary) for column in table.columns)
+def _read(connection: sa.Connection, table: sa.Table) -> Iterator[list[Record]]:
+    is_large = any(isinstance(column.type, sa.LargeBinary) for column in table.columns)
     at_once = LARGE_ROWS_AT_ONCE if is_large else ROWS_AT_ONCE
-    rows_read = connection.execute(select(table), execution_options={"yield_per": at_once}).mappings()
+    rows_read = connection.execute(sa.select(table), execution_options={"yield_per": at_once}).mappings()
     for part in rows_read.partitions():
         yield [
             {name: in_utc(one).astimezone(UTC) if isinstance(one, datetime) else one for name, one in row.items()}
@@ -259,7 +246,10 @@ def make_backup(url: str, file: Path) -> Backup:
             raise BackupRefused(f"{file} would not hold what the database does; the backup is given up")
         made_at = datetime.now(UTC).isoformat(timespec="seconds")
         backup = Backup(revision=revision, version=__version__, made_at=made_at, tables=stored)
-        _describe(part, backup)
+        header = [(name, json.dumps(value)) for name, value in {"format": FORMAT, **asdict(backup)}.items()]
+        with closing(sqlite3.connect(part)) as database, database:
+            database.execute("CREATE TABLE traincost_backup (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
+            database.executemany("INSERT INTO traincost_backup VALUES (?, ?)", header)
     return backup
 
 
@@ -287,7 +277,7 @@ def restore_backup(url: str, file: Path, *, replace: bool = False) -> Backup:
 
 
 @contextmanager
-def _opened(url: str) -> Iterator[Engine]:
+def _opened(url: str) -> Iterator[sa.Engine]:
     engine = open_engine(url, makes_folder=False)
     if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).is_file():
         raise BackupRefused(f"there is no database at {engine.url.database}; name one in TRAINCOST_DATABASE_URL")
@@ -296,7 +286,7 @@ def _opened(url: str) -> Iterator[Engine]:
 
 
 @contextmanager
-def _one_line_errors(engine: Engine) -> Iterator[None]:
+def _one_line_errors(engine: sa.Engine) -> Iterator[None]:
     """The error of a database in one line; its connections are released in any case."""
     try:
         yield
@@ -306,7 +296,7 @@ def _one_line_errors(engine: Engine) -> Iterator[None]:
         engine.dispose()
 
 
-def _revision_of(engine: Engine) -> str:
+def _revision_of(engine: sa.Engine) -> str:
     with reading(engine) as connection:
         revision = revision_in(connection)
     if revision is None:
@@ -315,7 +305,7 @@ def _revision_of(engine: Engine) -> str:
     return revision
 
 
-def _copy_pages(engine: Engine, part: Path) -> dict[str, Tally] | None:
+def _copy_pages(engine: sa.Engine, part: Path) -> dict[str, Tally] | None:
     """Copy the pages of an SQLite database at one moment; writers go on in the write-ahead log."""
     with closing(sqlite3.connect(part)) as target, engine.connect() as source:
         driver: Any = source.connection.driver_connection
@@ -324,7 +314,7 @@ def _copy_pages(engine: Engine, part: Path) -> dict[str, Tally] | None:
     return None
 
 
-def _copied_rows(engine: Engine, part: Path) -> dict[str, Tally]:
+def _copied_rows(engine: sa.Engine, part: Path) -> dict[str, Tally]:
     """Rows of a PostgreSQL database in one snapshot, written into the same tables of an SQLite database."""
     into = open_engine(URL.create("sqlite", database=str(part)))
     try:
@@ -339,16 +329,7 @@ def _copied_rows(engine: Engine, part: Path) -> dict[str, Tally]:
     return copied
 
 
-def _describe(part: Path, backup: Backup) -> None:
-    rows = {"format": FORMAT, **asdict(backup)}
-    with closing(sqlite3.connect(part)) as file, file:
-        file.execute("CREATE TABLE traincost_backup (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
-        file.executemany(
-            "INSERT INTO traincost_backup VALUES (?, ?)", [(name, json.dumps(value)) for name, value in rows.items()]
-        )
-
-
-def _description(source: Connection, file: Path) -> Backup:
+def _description(source: sa.Connection, file: Path) -> Backup:
     rows = source.exec_driver_sql("SELECT name, value FROM traincost_backup").all()
     header = {name: json.loads(value) for name, value in rows}
     if header.pop("format") != FORMAT:

@@ -1,10 +1,6 @@
 """A database as a whole: prepared at the start, inspected for `traincost doctor` and metrics, shared with processes.
 
-Alembic, which takes a second to import, is loaded only where a migration is due. Migration and seeding are one
-transaction under one lock: a killed process leaves nothing half done. Custom rows keep their names, and the rows that
-they refer to stay. A replica announces the last change that it applied by a shared advisory lock of PostgreSQL on the
-number of the change, which blocks nothing; the server releases it when the connection ends, so no writer waits for a
-dead process.
+Migration and seeding are one transaction under one lock: a killed process leaves nothing half done.
 """
 
 import fcntl
@@ -20,7 +16,7 @@ from threading import Lock
 from time import monotonic
 from typing import IO, TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, delete, func, insert, inspect, select, text
+import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -55,7 +51,7 @@ HEAD = "0021"
 """Newest revision in migrations/, which this version expects."""
 
 
-def seed(connection: Connection, shipped: Catalogue) -> None:
+def seed(connection: sa.Connection, shipped: Catalogue) -> None:
     """Replace the shipped rows of another version; custom rows stay."""
     last = newest_change(connection)
     before = Holdings.of(()) if last is None else holdings_at(connection, last.number)
@@ -67,9 +63,9 @@ def seed(connection: Connection, shipped: Catalogue) -> None:
     if last is None or rows.put or rows.drop or before.revision != last.catalogue or not has_parts(connection):
         write_change(connection, before, rows, SHIPPED)
     seeded = revision_of({key: digest_of(row) for key, row in target.items()})
-    if connection.execute(select(SEEDINGS.c.catalogue_revision)).scalars().all() != [seeded]:
-        connection.execute(delete(SEEDINGS))
-        connection.execute(insert(SEEDINGS), {"catalogue_revision": seeded, "seeded_at": datetime.now(UTC)})
+    if connection.execute(sa.select(SEEDINGS.c.catalogue_revision)).scalars().all() != [seeded]:
+        connection.execute(sa.delete(SEEDINGS))
+        connection.execute(sa.insert(SEEDINGS), {"catalogue_revision": seeded, "seeded_at": datetime.now(UTC)})
 
 
 def _orphaned_gpus(before: Holdings, gone: Iterable[Row], shipped: Catalogue) -> Iterator[Row]:
@@ -114,10 +110,10 @@ def _key(row: Row) -> Key:
     return type(row), key_of(row)
 
 
-def prepare_database(url: str, shipped: Catalogue, connections: int = DATABASE_CONNECTIONS) -> Engine:
+def prepare_database(url: str, shipped: Catalogue, connections: int = DATABASE_CONNECTIONS) -> sa.Engine:
     """An engine on a database that has this version's tables and shipped rows."""
     engine = open_engine(url, connections=connections)
-    seeded = select(SEEDINGS.c.catalogue_revision)
+    seeded = sa.select(SEEDINGS.c.catalogue_revision)
     try:
         with reading(engine) as connection:
             is_ready = (
@@ -138,7 +134,7 @@ def prepare_database(url: str, shipped: Catalogue, connections: int = DATABASE_C
     return engine
 
 
-def complaint(engine: Engine, error: Exception) -> str:
+def complaint(engine: sa.Engine, error: Exception) -> str:
     """The driver's error in one line, with the database but without its password."""
     return f"the database {place_of(engine)} cannot be used: {_reason(error)}"
 
@@ -147,15 +143,15 @@ def _reason(error: Exception) -> str:
     return " ".join(str(getattr(error, "orig", None) or error).split())
 
 
-def revision_in(connection: Connection) -> str | None:
+def revision_in(connection: sa.Connection) -> str | None:
     """The revision of a database."""
-    if not inspect(connection).has_table("alembic_version"):
+    if not sa.inspect(connection).has_table("alembic_version"):
         return None
-    revision: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    revision: str | None = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
     return revision
 
 
-def migrate(connection: Connection, revision: str = HEAD) -> None:
+def migrate(connection: sa.Connection, revision: str = HEAD) -> None:
     """Migrate a database up to a revision; a database at that revision stays as it is."""
     current = revision_in(connection)
     if current == revision:
@@ -179,7 +175,7 @@ def refuse_unknown(revision: str, what: str, error: type[TraincostError]) -> Non
         )
 
 
-def _config(connection: Connection | None = None) -> "Config":
+def _config(connection: sa.Connection | None = None) -> "Config":
     from alembic.config import Config
 
     config = Config(attributes={"connection": connection})
@@ -197,24 +193,28 @@ def migrations_folder() -> Path:
 _KIND = 0x7472_6169
 """First key of these locks: "trai" in ASCII, distinct from other programs' locks."""
 
-_LOCK = text("SELECT pg_advisory_lock_shared(:kind, :number), pg_backend_pid()")
-_UNLOCK = text("SELECT pg_advisory_unlock_shared(:kind, :number)")
+_LOCK = sa.text("SELECT pg_advisory_lock_shared(:kind, :number), pg_backend_pid()")
+_UNLOCK = sa.text("SELECT pg_advisory_unlock_shared(:kind, :number)")
 _LOCKS = (
     "FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database WHERE datname = current_database() "
     "AND locktype = 'advisory' AND objsubid = 2 AND classid = CAST(:kind AS oid)"
 )
-_IS_ANY_BEHIND = text(f"SELECT EXISTS (SELECT 1 {_LOCKS} AND objid < CAST(:number AS oid) AND pid <> :own)")
-_COUNT_REPLICAS = text(f"SELECT count(DISTINCT pid) {_LOCKS}")
+_IS_ANY_BEHIND = sa.text(f"SELECT EXISTS (SELECT 1 {_LOCKS} AND objid < CAST(:number AS oid) AND pid <> :own)")
+_COUNT_REPLICAS = sa.text(f"SELECT count(DISTINCT pid) {_LOCKS}")
 _ABOVE_ANY_CHANGE = (1 << 31) - 1
 """A number above that of any change; every replica is behind it."""
 
 
 class Replicas:
-    """The processes that serve from one PostgreSQL database; SQLite has no other process."""
+    """The processes that serve from one PostgreSQL database; SQLite has no other process.
 
-    def __init__(self, engine: Engine | None) -> None:
+    Each announces the last change that it applied by a shared advisory lock on its number, which blocks nothing; the
+    server releases it when the connection ends.
+    """
+
+    def __init__(self, engine: sa.Engine | None) -> None:
         self._engine = engine if engine is not None and engine.dialect.name == "postgresql" else None
-        self._connection: Connection | None = None
+        self._connection: sa.Connection | None = None
         self._number: int | None = None
         self._pid = 0
         self._lock = Lock()
@@ -247,7 +247,7 @@ class Replicas:
         with self._lock:
             self._close()
 
-    def _announce(self, engine: Engine, number: int) -> None:
+    def _announce(self, engine: sa.Engine, number: int) -> None:
         if self._connection is None:
             self._connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             self._number = None
@@ -276,7 +276,7 @@ class ReadOnChange:
     """
 
     def __init__(
-        self, engine: Engine | None, read: Callable[[], float | None], longest_seconds: float = LONGEST_SECONDS
+        self, engine: sa.Engine | None, read: Callable[[], float | None], longest_seconds: float = LONGEST_SECONDS
     ) -> None:
         file = None if engine is None or engine.dialect.name != "sqlite" else engine.url.database
         self._file = None if file in {None, "", ":memory:"} else file
@@ -328,7 +328,7 @@ class ReadOnChange:
         return version
 
 
-_MOST_CONNECTIONS = text(
+_MOST_CONNECTIONS = sa.text(
     "SELECT current_setting('max_connections')::integer "
     "- coalesce(current_setting('reserved_connections', true)::integer, 0) "
     "- current_setting('superuser_reserved_connections')::integer"
@@ -416,7 +416,7 @@ def inspect_database(url: str, alive_seconds: float) -> DatabaseState:
         engine.dispose()
 
 
-def _contents(engine: Engine, alive_seconds: float) -> DatabaseContents:
+def _contents(engine: sa.Engine, alive_seconds: float) -> DatabaseContents:
     with reading(engine) as connection:
         newest, keys = newest_change(connection), keys_in(connection)
         is_whole = newest is not None and holdings_at(connection, newest.number).revision == newest.catalogue
@@ -428,11 +428,11 @@ class _RollBack(Exception):
     """Rolls back a transaction on purpose."""
 
 
-def _refusal(engine: Engine) -> str | None:
+def _refusal(engine: sa.Engine) -> str | None:
     """The driver's reason why the database cannot be written."""
     try:
         with suppress(_RollBack), writing(engine) as connection:
-            connection.execute(text(f"CREATE TABLE {PROBE} (number INTEGER)"))
+            connection.execute(sa.text(f"CREATE TABLE {PROBE} (number INTEGER)"))
             raise _RollBack
     except SQLAlchemyError as error:
         return _reason(error)
@@ -458,12 +458,12 @@ class Figures:
     """Age of the promoted calibration, by GPU slug."""
 
 
-def read_figures(engine: Engine, lease_seconds: float) -> Figures:
+def read_figures(engine: sa.Engine, lease_seconds: float) -> Figures:
     """The current metrics."""
-    kind, status, gpu, fitted = JOBS.c.kind, JOBS.c.status, CALIBRATIONS.c.gpu, func.max(CALIBRATIONS.c.created_at)
-    unfinished = select(kind, status, func.count()).where(status.in_(UNFINISHED)).group_by(kind, status)
-    leased = select(func.min(JOBS.c.lease_until)).where(status == "running")
-    promoted = select(gpu, fitted).where(CALIBRATIONS.c.status == "promoted", gpu.is_not(None)).group_by(gpu)
+    kind, status, gpu, fitted = JOBS.c.kind, JOBS.c.status, CALIBRATIONS.c.gpu, sa.func.max(CALIBRATIONS.c.created_at)
+    unfinished = sa.select(kind, status, sa.func.count()).where(status.in_(UNFINISHED)).group_by(kind, status)
+    leased = sa.select(sa.func.min(JOBS.c.lease_until)).where(status == "running")
+    promoted = sa.select(gpu, fitted).where(CALIBRATIONS.c.status == "promoted", gpu.is_not(None)).group_by(gpu)
     with answering(), reading(engine) as connection:
         moment = moment_in(connection)
         until = in_utc(connection.execute(leased).scalar())

@@ -2,8 +2,6 @@
 
 SQLite's driver begins a transaction at the first write only: two processes that read and then write would overwrite
 each other. So every transaction begins explicitly: a writer takes the write lock before it reads, a reader never waits.
-Leases compare moments of the database's clock alone: neither the clocks of workers nor those of several servers have to
-agree. On SQLite, which serves one host, it is the host's clock.
 """
 
 import sqlite3
@@ -17,20 +15,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    DateTime,
-    Engine,
-    Insert,
-    Select,
-    Table,
-    create_engine,
-    event,
-    literal,
-    select,
-    text,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.exc import (
@@ -53,7 +38,7 @@ from service.settings import DATABASE_CONNECTIONS
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
-    connection: Connection
+    connection: sa.Connection
     afterwards: list[Callable[[], None]] = field(default_factory=list)
 
 
@@ -61,7 +46,7 @@ _JOINED: ContextVar[_Joined | None] = ContextVar("joined", default=None)
 """The transaction that covers all reads and writes of this context."""
 
 
-def _joined_connection(engine: Engine) -> Connection | None:
+def _joined_connection(engine: sa.Engine) -> sa.Connection | None:
     joined = _JOINED.get()
     return joined.connection if joined is not None and joined.connection.engine is engine else None
 
@@ -101,7 +86,7 @@ def refusal_of(error: DBAPIError) -> Unreachable | None:
     return Unreachable(NO_ANSWER)
 
 
-def watch_errors(engine: Engine, report: Callable[[str], None]) -> None:
+def watch_errors(engine: sa.Engine, report: Callable[[str], None]) -> None:
     """Call a function on every error of the database, however it is handled."""
 
     def handle(context: ExceptionContext) -> None:
@@ -110,7 +95,7 @@ def watch_errors(engine: Engine, report: Callable[[str], None]) -> None:
         if refusal is not None:
             report("busy" if isinstance(refusal, Busy) else "unreachable")
 
-    event.listen(engine, "handle_error", handle)
+    sa.event.listen(engine, "handle_error", handle)
 
 
 IDLE_SECONDS = 60
@@ -138,7 +123,7 @@ _LOCK = 0x7472_6169_6E63_6F73
 """Key of the advisory lock: "traincos" in ASCII, to avoid other programs' locks."""
 
 
-def open_engine(url: str | URL, *, makes_folder: bool = True, connections: int = DATABASE_CONNECTIONS) -> Engine:
+def open_engine(url: str | URL, *, makes_folder: bool = True, connections: int = DATABASE_CONNECTIONS) -> sa.Engine:
     """An engine for a database; it connects on first use."""
     parsed = _parse(url)
     pool: dict[str, Any] = {
@@ -151,19 +136,19 @@ def open_engine(url: str | URL, *, makes_folder: bool = True, connections: int =
     }
     if parsed.drivername in _POSTGRESQL:
         parsed = parsed.set(drivername="postgresql+psycopg")
-        engine = create_engine(parsed, connect_args={"connect_timeout": CONNECT_SECONDS}, **pool)
+        engine = sa.create_engine(parsed, connect_args={"connect_timeout": CONNECT_SECONDS}, **pool)
         _bound_waits(engine)
         return engine
     if makes_folder:
         make_folder(parsed)
-    engine = create_engine(parsed, **pool)
-    event.listen(engine, "connect", _set_up_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
-    event.listen(engine, "handle_error", _close_read_only)
+    engine = sa.create_engine(parsed, **pool)
+    sa.event.listen(engine, "connect", _set_up_sqlite)
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    sa.event.listen(engine, "handle_error", _close_read_only)
     return engine
 
 
-def _bound_waits(engine: Engine) -> None:
+def _bound_waits(engine: sa.Engine) -> None:
     """Close connections to a PostgreSQL server without a response: TCP would wait a quarter of an hour or more."""
     import psycopg  # takes 9 MB that SQLite has no use for
     from psycopg.errors import _WaitTimeout
@@ -183,22 +168,22 @@ def _bound_waits(engine: Engine) -> None:
                 self.pgconn.finish()
                 raise psycopg.OperationalError(f"no answer from the server in {self.answer_seconds:g} s") from None
 
-    @event.listens_for(engine, "do_connect")
+    @sa.event.listens_for(engine, "do_connect")
     def _connect(_dialect: object, _record: object, given: Any, named: Any) -> Bounded:
         return Bounded.connect(*given, **named)
 
-    @event.listens_for(engine, "checkout")
+    @sa.event.listens_for(engine, "checkout")
     def _check_out(connection: Any, _record: object, _proxy: object) -> None:
         connection.answer_seconds = ANSWER_SECONDS
 
 
-def place_of(engine: Engine) -> str:
+def place_of(engine: sa.Engine) -> str:
     """Address of the database, for messages."""
     return engine.url.set(query={}).render_as_string()
 
 
 @contextmanager
-def reading(engine: Engine) -> Iterator[Connection]:
+def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
     """A read-only transaction: it sees one state of the database and never waits for a writer."""
     shared = _joined_connection(engine)
     if shared is not None:
@@ -210,7 +195,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
+def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
     """A writing transaction; on SQLite one at a time."""
     shared = _joined_connection(engine)
     if shared is not None:
@@ -225,7 +210,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 @contextmanager
-def together(engine: Engine) -> Iterator[Connection]:
+def together(engine: sa.Engine) -> Iterator[sa.Connection]:
     """One transaction for all functions that read and write inside: all of it commits, or nothing."""
     with writing(engine) as connection:
         joined = _Joined(connection)
@@ -238,15 +223,15 @@ def together(engine: Engine) -> Iterator[Connection]:
         act()
 
 
-def alone(connection: Connection, *, patient: bool = False) -> None:
+def alone(connection: sa.Connection, *, patient: bool = False) -> None:
     """Take an exclusive lock until the transaction ends, after other processes have released it."""
     if patient:
         lift_time_limits(connection)
     if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+        connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
 
 
-def lift_time_limits(connection: Connection) -> None:
+def lift_time_limits(connection: sa.Connection) -> None:
     """Lift the time limits of the current transaction: for locks, and for long statements."""
     if connection.dialect.name == "postgresql":
         _bound_locks(connection, 0, 0)
@@ -254,20 +239,20 @@ def lift_time_limits(connection: Connection) -> None:
         driver.answer_seconds = None
 
 
-def _bound_locks(connection: Connection, wait_seconds: float, idle_seconds: float) -> None:
+def _bound_locks(connection: sa.Connection, wait_seconds: float, idle_seconds: float) -> None:
     """Set the limits for waiting on locks in a transaction; 0 for none."""
     connection.exec_driver_sql(
         f"SET LOCAL lock_timeout = '{wait_seconds}s'; SET LOCAL idle_in_transaction_session_timeout = '{idle_seconds}s'"
     )
 
 
-def insert_new(connection: Connection, table: Table) -> Insert:
+def insert_new(connection: sa.Connection, table: sa.Table) -> sa.Insert:
     """An insert that skips rows whose key exists."""
-    statement: Insert = insert_or(connection, table).on_conflict_do_nothing()
+    statement: sa.Insert = insert_or(connection, table).on_conflict_do_nothing()
     return statement
 
 
-def insert_or(connection: Connection, table: Table) -> Any:
+def insert_or(connection: sa.Connection, table: sa.Table) -> Any:
     """An insert to which you may add an update of rows whose key exists."""
     return _INSERT[connection.dialect.name](table)
 
@@ -339,7 +324,7 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
             return
 
 
-def _begin_sqlite(connection: Connection) -> None:
+def _begin_sqlite(connection: sa.Connection) -> None:
     is_read_only = connection.get_execution_options().get("read_only", False)
     connection.exec_driver_sql("BEGIN" if is_read_only else "BEGIN IMMEDIATE")
 
@@ -351,7 +336,7 @@ _CHANGE_NOTHING = {
 """A write that leaves a trace in the write-ahead log only; a transaction without a write would prove nothing."""
 
 
-def takes_changes(engine: Engine) -> bool:
+def takes_changes(engine: sa.Engine) -> bool:
     """Whether the database answers and can be written."""
     try:
         with writing(engine) as connection:
@@ -371,23 +356,23 @@ _SQLITE_FORM = "'%Y-%m-%d %H:%M:%f'"
 class _Later(FunctionElement[Any]):
     """A moment some seconds after another; arguments are both."""
 
-    type, inherit_cache, name = DateTime(timezone=True), True, "later"
+    type, inherit_cache, name = sa.DateTime(timezone=True), True, "later"
 
 
 class _Now(FunctionElement[Any]):
     """The moment at which the statement runs; its transaction may have begun earlier and waited."""
 
-    type, inherit_cache, name = DateTime(timezone=True), True, "database_now"
+    type, inherit_cache, name = sa.DateTime(timezone=True), True, "database_now"
 
 
-def now() -> ColumnElement[Any]:
-    """The present moment."""
+def now() -> sa.ColumnElement[Any]:
+    """The present moment by the database's clock, which alone decides on leases; on SQLite it is the host's."""
     return _Now()
 
 
-def later(seconds: float | ColumnElement[Any], start: ColumnElement[Any] | None = None) -> ColumnElement[Any]:
+def later(seconds: float | sa.ColumnElement[Any], start: sa.ColumnElement[Any] | None = None) -> sa.ColumnElement[Any]:
     """A moment some time after another."""
-    wait = literal(float(seconds)) if isinstance(seconds, int | float) else seconds
+    wait = sa.literal(float(seconds)) if isinstance(seconds, int | float) else seconds
     return _Later(now() if start is None else start, wait)
 
 
@@ -404,13 +389,13 @@ def _compile_later(element: _Later, compiler: SQLCompiler, **given: Any) -> str:
     return f"strftime({_SQLITE_FORM}, {start}, ({seconds}) || ' seconds')"
 
 
-def moment_in(connection: Connection) -> datetime:
+def moment_in(connection: sa.Connection) -> datetime:
     """The present by the database's clock."""
-    moment: datetime = connection.execute(select(now())).scalar_one()
+    moment: datetime = connection.execute(sa.select(now())).scalar_one()
     return in_utc(moment)
 
 
-def database_time(engine: Engine) -> datetime:
+def database_time(engine: sa.Engine) -> datetime:
     """The present by the database's clock."""
     with answering(), reading(engine) as connection:
         return moment_in(connection)
@@ -449,8 +434,12 @@ class RowPart:
 
 
 def part_of(
-    query: Select[Any], engine: Engine, part: RowPart | None, key: ColumnElement[str], moment: ColumnElement[datetime]
-) -> Select[Any]:
+    query: sa.Select[Any],
+    engine: sa.Engine,
+    part: RowPart | None,
+    key: sa.ColumnElement[str],
+    moment: sa.ColumnElement[datetime],
+) -> sa.Select[Any]:
     """A query restricted to a page."""
     if part is None:
         return query
@@ -480,8 +469,8 @@ def _forms(kind: Any) -> tuple[tuple[str, bool, bool], ...]:
     return tuple((name, "str" in form, form.startswith("tuple")) for name, form in types)
 
 
-def values_of(table: Table, record: Any) -> dict[str, Any]:
+def values_of(table: sa.Table, record: Any) -> dict[str, Any]:
     """Fields of a dataclass as values of a table's columns: texts of moments become moments."""
     values = {column.name: getattr(record, column.name) for column in table.columns if hasattr(record, column.name)}
-    texts = (name for name in values if isinstance(table.c[name].type, DateTime) and isinstance(values[name], str))
+    texts = (name for name in values if isinstance(table.c[name].type, sa.DateTime) and isinstance(values[name], str))
     return values | {name: datetime.fromisoformat(values[name]) for name in texts}

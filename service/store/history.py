@@ -1,7 +1,6 @@
 """The catalogue over time: versions of its rows, a change log without gaps, and each owner's view after any change.
 
-Versions are added and closed, never overwritten. Answers come from memory: the current rows, and a few earlier
-catalogues that callers requested. Changes of this process apply at once, those of other processes at the next refresh.
+Answers come from memory. Changes of this process apply at once, those of other processes at the next refresh.
 """
 
 import re
@@ -15,25 +14,8 @@ from operator import attrgetter
 from threading import Lock
 from typing import Any
 
+import sqlalchemy as sa
 from pydantic import TypeAdapter
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Engine,
-    Table,
-    and_,
-    bindparam,
-    desc,
-    exists,
-    func,
-    insert,
-    not_,
-    or_,
-    select,
-    true,
-    tuple_,
-    update,
-)
 
 from service.catalogue import (
     EVERYONE,
@@ -87,7 +69,7 @@ class RowTable:
 
     rows: TypeAdapter[list[Any]]
     """Conversion of rows to plain values and back, checked."""
-    table: Table
+    table: sa.Table
     label: str
     """Name of one row in a summary."""
     spread: str = ""
@@ -100,44 +82,46 @@ class RowTable:
         """Key columns of a row, independent of its version."""
         return tuple(column.name for column in self.table.primary_key if column.name != "revision")
 
-    def read(self, connection: Connection, which: ColumnElement[bool]) -> list[Any]:
+    def read(self, connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[Any]:
         """Versions of rows, sorted by key here, because databases sort text differently."""
-        records = connection.execute(select(self.table).where(which).execution_options(yield_per=AT_ONCE))
+        records = connection.execute(sa.select(self.table).where(which).execution_options(yield_per=AT_ONCE))
         rows: list[Any] = []
         for part in records.mappings().partitions():  # a million rows at once would take three times the memory
             rows += self.rows.validate_python([self._gathered(dict(record)) for record in part])
         return sorted(rows, key=attrgetter(*self.key, "revision"))
 
-    def close(self, connection: Connection, rows: Iterable[Row], number: int) -> None:
+    def close(self, connection: sa.Connection, rows: Iterable[Row], number: int) -> None:
         """Close the current versions."""
         identities = [dict(zip(map("{}_".format, self.key), self.identity(row), strict=True)) for row in rows]
         if not identities:
             return
-        same = [self.table.c[name] == bindparam(f"{name}_") for name in self.key]
+        same = [self.table.c[name] == sa.bindparam(f"{name}_") for name in self.key]
         holds = self.table.c.until_change.is_(None)
-        ended = connection.execute(update(self.table).where(and_(*same, holds)).values(until_change=number), identities)
+        ended = connection.execute(
+            sa.update(self.table).where(sa.and_(*same, holds)).values(until_change=number), identities
+        )
         if ended.rowcount != len(identities):  # a unique index keeps two that hold from making up for one that does not
             raise OtherVersions(f"{len(identities)} versions of {self.table.name} were to end, {ended.rowcount} held")
 
-    def add(self, connection: Connection, rows: Iterable[Row], number: int) -> list[Any]:
+    def add(self, connection: sa.Connection, rows: Iterable[Row], number: int) -> list[Any]:
         """Add a version of each row, with the next revision of the row."""
         stored = tuple(rows)
         key = [self.table.c[name] for name in self.key]
-        latest = select(*key, func.max(self.table.c.revision)).group_by(*key)
+        latest = sa.select(*key, sa.func.max(self.table.c.revision)).group_by(*key)
         if len(stored) <= MOST_NAMED:
-            latest = latest.where(tuple_(*key).in_([self.identity(row) for row in stored]))
+            latest = latest.where(sa.tuple_(*key).in_([self.identity(row) for row in stored]))
         last = {tuple(identity): revision for *identity, revision in connection.execute(latest)}
         added = [replace(row, revision=last.get(self.identity(row), 0) + 1) for row in stored]
         records = [self._spread(record) for record in self.rows.dump_python(added, mode="json")]
         if records:
-            connection.execute(insert(self.table), [{**record, "since_change": number} for record in records])
+            connection.execute(sa.insert(self.table), [{**record, "since_change": number} for record in records])
         return added
 
     def identity(self, row: Row) -> tuple[Any, ...]:
         """Identity of a row among those of its kind and owner."""
         return tuple(getattr(row, name) for name in self.key)
 
-    def named(self, connection: Connection, key: str, current: Row | None) -> ColumnElement[bool] | None:
+    def named(self, connection: sa.Connection, key: str, current: Row | None) -> sa.ColumnElement[bool] | None:
         """Condition for every version of a row, of any owner."""
         if "slug" in self.table.c:
             return self.table.c.slug == key
@@ -145,9 +129,9 @@ class RowTable:
         if current is not None:
             identity: Sequence[str] | None = [getattr(current, name) for name in TELLS_PRICES_APART]
         else:
-            ended = connection.execute(select(*columns).where(self.table.c.until_change.is_not(None)))
+            ended = connection.execute(sa.select(*columns).where(self.table.c.until_change.is_not(None)))
             identity = next((row for row in ended if price_id(row) == key), None)
-        return None if identity is None else and_(*(c == value for c, value in zip(columns, identity, strict=True)))
+        return None if identity is None else sa.and_(*(c == value for c, value in zip(columns, identity, strict=True)))
 
     def _spread(self, record: Record) -> Record:
         spread = record.pop(self.spread) if self.spread else {}
@@ -159,10 +143,10 @@ class RowTable:
         return {**record, self.spread: spread} if self.spread else record
 
 
-def holding_at(table: Table, number: int) -> ColumnElement[bool]:
+def holding_at(table: sa.Table, number: int) -> sa.ColumnElement[bool]:
     """Condition for the versions that were valid right after a change."""
-    ended_later = or_(table.c.until_change.is_(None), table.c.until_change > number)
-    return and_(table.c.since_change <= number, ended_later)
+    ended_later = sa.or_(table.c.until_change.is_(None), table.c.until_change > number)
+    return sa.and_(table.c.since_change <= number, ended_later)
 
 
 def _names(kind: type[Any]) -> tuple[str, ...]:
@@ -223,20 +207,20 @@ class Written:
         return self.holdings.view(self.change.owner)
 
 
-def newest_change(connection: Connection) -> Change | None:
+def newest_change(connection: sa.Connection) -> Change | None:
     """The last change of the catalogue."""
     return next(iter(read_changes(connection, 1)), None)
 
 
-def read_changes(connection: Connection, most: int | None = None) -> list[Change]:
+def read_changes(connection: sa.Connection, most: int | None = None) -> list[Change]:
     """Changes of the catalogue, newest first, each with the digest of all rows after it."""
-    rows = connection.execute(select(CHANGES).order_by(desc(CHANGES.c.number)).limit(most)).mappings()
+    rows = connection.execute(sa.select(CHANGES).order_by(sa.desc(CHANGES.c.number)).limit(most)).mappings()
     return [row_as(Change, row, catalogue=row["catalogue_revision"]) for row in rows]
 
 
-def changes_seen(connection: Connection, owner: str, *, of_all: bool) -> list[Change]:
+def changes_seen(connection: sa.Connection, owner: str, *, of_all: bool) -> list[Change]:
     """Changes of an owner's view without those of others' private rows, newest first, each with the view's digest."""
-    rows_read = connection.execute(select(CHANGED_PARTS).order_by(CHANGED_PARTS.c.number))
+    rows_read = connection.execute(sa.select(CHANGED_PARTS).order_by(CHANGED_PARTS.c.number))
     touched = {
         number: {row.part: row.digest for row in rows} for number, rows in groupby(rows_read, lambda row: row.number)
     }
@@ -253,10 +237,10 @@ def changes_seen(connection: Connection, owner: str, *, of_all: bool) -> list[Ch
     return seen[::-1]
 
 
-def _last_number_with(connection: Connection, revision: str, owner: str) -> int | None:
+def _last_number_with(connection: sa.Connection, revision: str, owner: str) -> int | None:
     """Number of the last change after which an owner with private rows had a view with a digest."""
     parts = CHANGED_PARTS.c
-    query = select(parts.number, parts.part, parts.digest).where(parts.part.in_((EVERYONE, owner)))
+    query = sa.select(parts.number, parts.part, parts.digest).where(parts.part.in_((EVERYONE, owner)))
     digests = {EVERYONE: "", owner: ""}
     last: int | None = None
     for number, changes in groupby(connection.execute(query.order_by(parts.number)), key=lambda row: row.number):
@@ -266,32 +250,34 @@ def _last_number_with(connection: Connection, revision: str, owner: str) -> int 
     return last
 
 
-def has_parts(connection: Connection) -> bool:
+def has_parts(connection: sa.Connection) -> bool:
     """Whether the parts of all rows are recorded: since then each owner sees only its own private rows."""
-    return connection.execute(select(CHANGED_PARTS.c.number).limit(1)).first() is not None
+    return connection.execute(sa.select(CHANGED_PARTS.c.number).limit(1)).first() is not None
 
 
-def holdings_at(connection: Connection, number: int) -> Holdings:
+def holdings_at(connection: sa.Connection, number: int) -> Holdings:
     """All rows right after a change."""
     return Holdings.of(rows_at(connection, number))
 
 
-def rows_at(connection: Connection, number: int, part: str | None = None) -> Iterator[Row]:
+def rows_at(connection: sa.Connection, number: int, part: str | None = None) -> Iterator[Row]:
     """The valid rows right after a change: of everyone, of one owner, or all."""
     for kind in ROW_TABLES.values():
         columns = kind.table.c
-        is_for_everyone = or_(columns.owner == SHIPPED, columns.scope == "everyone")
-        of_part = is_for_everyone if part == EVERYONE else and_(columns.owner == part, not_(is_for_everyone))
-        yield from kind.read(connection, and_(holding_at(kind.table, number), true() if part is None else of_part))
+        is_for_everyone = sa.or_(columns.owner == SHIPPED, columns.scope == "everyone")
+        of_part = is_for_everyone if part == EVERYONE else sa.and_(columns.owner == part, sa.not_(is_for_everyone))
+        yield from kind.read(
+            connection, sa.and_(holding_at(kind.table, number), sa.true() if part is None else of_part)
+        )
 
 
-def view_at(connection: Connection, number: int, owner: str) -> Catalogue:
+def view_at(connection: sa.Connection, number: int, owner: str) -> Catalogue:
     """The view of an owner right after a change."""
     parts = dict.fromkeys((EVERYONE, owner))
     return Holdings.of(row for part in parts for row in rows_at(connection, number, part)).view(owner)
 
 
-def write_change(connection: Connection, before: Holdings, rows: Rows, owner: str) -> Written:
+def write_change(connection: sa.Connection, before: Holdings, rows: Rows, owner: str) -> Written:
     """Write a change of the catalogue, all of it or nothing."""
     last = newest_change(connection)
     number = 1 if last is None else last.number + 1
@@ -304,10 +290,10 @@ def write_change(connection: Connection, before: Holdings, rows: Rows, owner: st
     change = Change(number=number, made_at=made_at, catalogue=after.revision, owner=owner, summary=summary)
     values = asdict(change)
     values["catalogue_revision"] = values.pop("catalogue")
-    connection.execute(insert(CHANGES), values)
+    connection.execute(sa.insert(CHANGES), values)
     parts = [{"part": part, "number": number, "digest": digest} for part, digest in touched.items()]
     if parts:
-        connection.execute(insert(CHANGED_PARTS), parts)
+        connection.execute(sa.insert(CHANGED_PARTS), parts)
     named = f"catalogue/revisions/{number}"
     if len(changed := (*rows.put, *rows.drop)) == 1:
         named = f"{ROW_TABLES[type(changed[0])].table.name.replace('_', '-')}/{key_of(changed[0])}"
@@ -315,7 +301,7 @@ def write_change(connection: Connection, before: Holdings, rows: Rows, owner: st
     return Written(change=change, holdings=after, rows=put)
 
 
-def _touched(connection: Connection, before: Holdings, after: Holdings) -> dict[str, str]:
+def _touched(connection: sa.Connection, before: Holdings, after: Holdings) -> dict[str, str]:
     """Digests of the parts that a change touched, empty for a part without rows; of all where none are recorded."""
     if not has_parts(connection):
         return dict(after.parts)
@@ -344,13 +330,12 @@ MOST_CACHED = 8
 """Earlier catalogues in memory."""
 
 MOST_CACHED_ROWS = 1_000_000
-"""Rows of the earlier catalogues in memory, except for the last one: an index takes 150 bytes a row. Source:
-measured."""
+"""Rows of the earlier catalogues in memory but for the last one; an index takes 150 bytes a row. Source: measured."""
 
 REVISION = re.compile(r"[0-9a-f]{12}")
 """Pattern of a catalogue's digest."""
 
-Also = Callable[[Connection, Holdings], None]
+Also = Callable[[sa.Connection, Holdings], None]
 """Further writes of a change of the catalogue, given the rows before it."""
 
 NO_SUCH_REVISION = "no catalogue of this revision is kept; GET /v1/catalogue/revisions lists those that are"
@@ -361,7 +346,7 @@ class History:
 
     def __init__(
         self,
-        engine: Engine | None,
+        engine: sa.Engine | None,
         holdings: Holdings | Catalogue,
         publish: Callable[[Catalogue], None] = lambda _: None,
         number: int = 0,
@@ -414,7 +399,7 @@ class History:
         if self._engine is None or not REVISION.fullmatch(revision):
             raise UnknownRevision(NO_SUCH_REVISION)
         with self._reading() as connection:
-            private = select(CHANGED_PARTS.c.part).where(CHANGED_PARTS.c.part != EVERYONE).distinct()
+            private = sa.select(CHANGED_PARTS.c.part).where(CHANGED_PARTS.c.part != EVERYONE).distinct()
             owners = [owner, *(sorted(connection.scalars(private)) if of_all else ())]
             read = _read_view(connection, revision, owners)
         if read is None:
@@ -437,7 +422,7 @@ class History:
         current = current_rows[-1] if current_rows else None
         with self._reading() as connection:
             named, numbered = row_table.named(connection, key, current), row_table.table.c.revision == revision
-            versions = [] if named is None else row_table.read(connection, and_(named, numbered))
+            versions = [] if named is None else row_table.read(connection, sa.and_(named, numbered))
         seen = [row for row in versions if may_see(row)]
         mine = [row for row in seen if current is not None and row.owner == current.owner]
         return next(reversed(mine or seen), None)
@@ -458,7 +443,7 @@ class History:
         afterwards(lambda: self._take(written.change.number, written.holdings))
         return written
 
-    def _before(self, connection: Connection, newest: Change) -> Holdings:
+    def _before(self, connection: sa.Connection, newest: Change) -> Holdings:
         with self._lock:
             number, current = self._number, self.holdings
         if (newest.number, newest.catalogue) == (number, current.revision):
@@ -495,38 +480,38 @@ class History:
             _, former = self._cached.popitem(last=False)
             rows -= len(former.digests)
 
-    def _connected(self) -> Engine:
+    def _connected(self) -> sa.Engine:
         if self._engine is None:
             raise Unreachable(NO_ANSWER)
         return self._engine
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
+    def _reading(self) -> Iterator[sa.Connection]:
         with answering(), reading(self._connected()) as connection:
             yield connection
 
 
-def load_catalogue(engine: Engine) -> Holdings:
+def load_catalogue(engine: sa.Engine) -> Holdings:
     """All rows in the database."""
     return load_numbered(engine)[1]
 
 
-def load_numbered(engine: Engine) -> tuple[int, Holdings]:
+def load_numbered(engine: sa.Engine) -> tuple[int, Holdings]:
     """All rows in the database, with the number of the newest change."""
     with reading(engine) as connection:
         newest = newest_change(connection)
         return (0, Holdings.of(())) if newest is None else (newest.number, holdings_at(connection, newest.number))
 
 
-def _read_view(connection: Connection, revision: str, owners: Iterable[str]) -> tuple[str, Catalogue] | None:
+def _read_view(connection: sa.Connection, revision: str, owners: Iterable[str]) -> tuple[str, Catalogue] | None:
     """A view with a digest that everyone or one of some owners had, and its owner; None where there is none."""
     parts, changes = CHANGED_PARTS.c, CHANGES.c
-    of_everyone = select(func.max(parts.number)).where(parts.part == EVERYONE, parts.digest == revision)
+    of_everyone = sa.select(sa.func.max(parts.number)).where(parts.part == EVERYONE, parts.digest == revision)
     number: int | None = connection.scalar(of_everyone)
     if number is not None:
         return EVERYONE, view_at(connection, number, EVERYONE)
-    of_all = select(func.max(changes.number)).where(changes.catalogue_revision == revision)
-    number = connection.scalar(of_all.where(~exists().where(parts.number == changes.number)))
+    of_all = sa.select(sa.func.max(changes.number)).where(changes.catalogue_revision == revision)
+    number = connection.scalar(of_all.where(~sa.exists().where(parts.number == changes.number)))
     if number is not None:  # of the time when all rows of all owners were visible to everyone
         return EVERYONE, replace(Catalogue.from_rows(rows_at(connection, number)), revision=revision)
     for owner in dict.fromkeys(owners):
@@ -536,17 +521,17 @@ def _read_view(connection: Connection, revision: str, owners: Iterable[str]) -> 
     return None
 
 
-def _brought_up(connection: Connection, current: Holdings, number: int, newest: Change) -> Holdings:
+def _brought_up(connection: sa.Connection, current: Holdings, number: int, newest: Change) -> Holdings:
     """The rows after the newest change, from those in memory where the change lists its rows."""
-    then = select(CHANGES.c.catalogue_revision).where(CHANGES.c.number == number)
+    then = sa.select(CHANGES.c.catalogue_revision).where(CHANGES.c.number == number)
     if 0 < number < newest.number and connection.scalar(then) == current.revision:
         put: list[Row] = []
         ended: list[Row] = []
         with suppress(UnsoundFact):
             for kind in ROW_TABLES.values():
                 begin, end = kind.table.c.since_change, kind.table.c.until_change
-                put += kind.read(connection, and_(begin > number, holding_at(kind.table, newest.number)))
-                ended += kind.read(connection, and_(begin <= number, end > number, end <= newest.number))
+                put += kind.read(connection, sa.and_(begin > number, holding_at(kind.table, newest.number)))
+                ended += kind.read(connection, sa.and_(begin <= number, end > number, end <= newest.number))
             holdings = current.changed(put, ended)
             if holdings.revision == newest.catalogue:
                 return holdings

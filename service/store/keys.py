@@ -1,7 +1,6 @@
-"""API keys, their callers, share links of scenarios, and the key ring in memory.
+"""API keys, their callers, share links of scenarios, and the key ring in memory, which authenticates every request.
 
-Rows of keys are added and marked, never removed. The key ring authenticates from memory, so that no request waits for
-the database. A link is valid while its row exists, is not revoked, and the key that created it is not revoked either.
+A link is valid while its row exists, is not revoked, and the key that created it is not revoked either.
 """
 
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from secrets import token_bytes
 from threading import Event
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, Select, Table, bindparam, delete, func, insert, or_, select, update
+import sqlalchemy as sa
 
 from service.errors import Unreachable
 from service.store.engine import NO_ANSWER, answering, in_utc, insert_new, reading, row_as, writing
@@ -26,9 +25,9 @@ UNLISTED_LINKS = "share links"
 SECRET_BYTES = 32
 
 
-def signing_secrets_in(connection: Connection) -> Mapping[str, bytes]:
+def signing_secrets_in(connection: sa.Connection) -> Mapping[str, bytes]:
     """The current and former signing secrets of links, by name."""
-    query = select(SERVER_SECRETS.c.name, SERVER_SECRETS.c.secret)
+    query = sa.select(SERVER_SECRETS.c.name, SERVER_SECRETS.c.secret)
     return {name: secret for name, secret in connection.execute(query) if name in {LINKS, UNLISTED_LINKS}}
 
 
@@ -50,22 +49,22 @@ class ShareLink:
     """To a minute."""
 
 
-def create_share_link(engine: Engine, link: ShareLink, most: int) -> bool:
+def create_share_link(engine: sa.Engine, link: ShareLink, most: int) -> bool:
     """Store a new link, unless its scenario has too many; ended ones are removed first."""
     of_scenario = SHARE_LINKS.c.scenario_id == link.scenario_id
-    ended = or_(SHARE_LINKS.c.revoked_at.is_not(None), SHARE_LINKS.c.expires_at <= link.created_at)
-    counted = select(func.count()).select_from(SHARE_LINKS).where(of_scenario)
+    ended = sa.or_(SHARE_LINKS.c.revoked_at.is_not(None), SHARE_LINKS.c.expires_at <= link.created_at)
+    counted = sa.select(sa.func.count()).select_from(SHARE_LINKS).where(of_scenario)
     with answering(), writing(engine) as connection:
         if connection.execute(counted).scalar_one() >= most:
-            connection.execute(delete(SHARE_LINKS).where(of_scenario, ended))
+            connection.execute(sa.delete(SHARE_LINKS).where(of_scenario, ended))
             if connection.execute(counted).scalar_one() >= most:
                 return False
-        connection.execute(insert(SHARE_LINKS), asdict(link))
+        connection.execute(sa.insert(SHARE_LINKS), asdict(link))
         log_change_in(connection, f"{link.scenario_id}/{link.id}")
     return True
 
 
-def read_share_links(engine: Engine, scenario_id: str | None = None) -> list[ShareLink]:
+def read_share_links(engine: sa.Engine, scenario_id: str | None = None) -> list[ShareLink]:
     """The links of a scenario, or of all, oldest first."""
     query = _selected().order_by(SHARE_LINKS.c.created_at, SHARE_LINKS.c.id)
     if scenario_id is not None:
@@ -74,39 +73,39 @@ def read_share_links(engine: Engine, scenario_id: str | None = None) -> list[Sha
         return [_link(row) for row in connection.execute(query).mappings()]
 
 
-def read_share_link(engine: Engine, link_id: str) -> ShareLink | None:
+def read_share_link(engine: sa.Engine, link_id: str) -> ShareLink | None:
     """One link; None where there is none of this id."""
     with answering(), reading(engine) as connection:
         row = connection.execute(_selected().where(SHARE_LINKS.c.id == link_id)).mappings().one_or_none()
     return None if row is None else _link(row)
 
 
-def revoke_share_link(engine: Engine, link_id: str, moment: datetime, scenario_id: str | None = None) -> bool:
+def revoke_share_link(engine: sa.Engine, link_id: str, moment: datetime, scenario_id: str | None = None) -> bool:
     """Revoke a link; a revoked one stays as it is."""
     is_meant = [SHARE_LINKS.c.id == link_id]
     if scenario_id is not None:
         is_meant.append(SHARE_LINKS.c.scenario_id == scenario_id)
     with answering(), writing(engine) as connection:
-        scenario = connection.execute(select(SHARE_LINKS.c.scenario_id).where(*is_meant)).scalar_one_or_none()
+        scenario = connection.execute(sa.select(SHARE_LINKS.c.scenario_id).where(*is_meant)).scalar_one_or_none()
         if scenario is None:
             return False
-        still = update(SHARE_LINKS).where(*is_meant, SHARE_LINKS.c.revoked_at.is_(None))
+        still = sa.update(SHARE_LINKS).where(*is_meant, SHARE_LINKS.c.revoked_at.is_(None))
         if connection.execute(still.values(revoked_at=moment)).rowcount:
             log_change_in(connection, f"{scenario}/{link_id}")
     return True
 
 
-def revoke_unlisted_links(engine: Engine) -> bool:
+def revoke_unlisted_links(engine: sa.Engine) -> bool:
     """Revoke every link without a row; false where none is valid."""
     with answering(), writing(engine) as connection:
-        gone = connection.execute(delete(SERVER_SECRETS).where(SERVER_SECRETS.c.name == UNLISTED_LINKS)).rowcount
+        gone = connection.execute(sa.delete(SERVER_SECRETS).where(SERVER_SECRETS.c.name == UNLISTED_LINKS)).rowcount
         if gone:
             log_change_in(connection, "unlisted")
     return bool(gone)
 
 
-def _selected() -> Select[Any]:
-    return select(SHARE_LINKS, API_KEYS.c.revoked_at.label("key_revoked_at")).join_from(
+def _selected() -> sa.Select[Any]:
+    return sa.select(SHARE_LINKS, API_KEYS.c.revoked_at.label("key_revoked_at")).join_from(
         SHARE_LINKS, API_KEYS, SHARE_LINKS.c.made_by == API_KEYS.c.id, isouter=True
     )
 
@@ -144,44 +143,44 @@ class ApiKey:
     """Number of changes of these limits."""
 
 
-def create_key(engine: Engine, key: ApiKey) -> None:
+def create_key(engine: sa.Engine, key: ApiKey) -> None:
     """Store a new key."""
     with answering(), writing(engine) as connection:
-        connection.execute(insert(API_KEYS), asdict(key))
+        connection.execute(sa.insert(API_KEYS), asdict(key))
         log_change_in(connection, key.id)
 
 
-def revoke_key(engine: Engine, key_id: str, moment: datetime) -> datetime | None:
+def revoke_key(engine: sa.Engine, key_id: str, moment: datetime) -> datetime | None:
     """Revoke a key; a revoked one stays as it is, and nothing is logged."""
     is_meant, revoked_at = API_KEYS.c.id == key_id, API_KEYS.c.revoked_at
     with answering(), writing(engine) as connection:
-        done = connection.execute(update(API_KEYS).where(is_meant, revoked_at.is_(None)).values(revoked_at=moment))
+        done = connection.execute(sa.update(API_KEYS).where(is_meant, revoked_at.is_(None)).values(revoked_at=moment))
         if done.rowcount:
             log_change_in(connection, key_id)
             return moment
-        return in_utc(connection.execute(select(revoked_at).where(is_meant)).scalar())
+        return in_utc(connection.execute(sa.select(revoked_at).where(is_meant)).scalar())
 
 
-def limit_key(engine: Engine, key_id: str, requests_per_minute: int | None, request_burst: int | None) -> bool:
+def limit_key(engine: sa.Engine, key_id: str, requests_per_minute: int | None, request_burst: int | None) -> bool:
     """Change the limits of a key."""
     limits = {"requests_per_minute": requests_per_minute, "request_burst": request_burst}
     values = {**limits, "limit_changes": API_KEYS.c.limit_changes + 1}
     with answering(), writing(engine) as connection:
-        done = connection.execute(update(API_KEYS).where(API_KEYS.c.id == key_id).values(values))
+        done = connection.execute(sa.update(API_KEYS).where(API_KEYS.c.id == key_id).values(values))
         if done.rowcount:
             log_change_in(connection, key_id)
     return done.rowcount == 1
 
 
-def read_keys(engine: Engine) -> list[ApiKey]:
+def read_keys(engine: sa.Engine) -> list[ApiKey]:
     """Every key, oldest first."""
     with answering(), reading(engine) as connection:
         return keys_in(connection)
 
 
-def keys_in(connection: Connection) -> list[ApiKey]:
+def keys_in(connection: sa.Connection) -> list[ApiKey]:
     """Every key, oldest first."""
-    rows = connection.execute(select(API_KEYS).order_by(API_KEYS.c.created_at, API_KEYS.c.id)).mappings()
+    rows = connection.execute(sa.select(API_KEYS).order_by(API_KEYS.c.created_at, API_KEYS.c.id)).mappings()
     return [row_as(ApiKey, row) for row in rows]
 
 
@@ -246,7 +245,7 @@ _UNKNOWN_DIGEST = ApiKey(
 class _Uses:
     """Moments at which rows were last used; each row is written once a minute at most."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: sa.Table) -> None:
         self._table = table
         self._used: dict[str, datetime] = {}
         self._written: dict[str, datetime] = {}
@@ -255,7 +254,7 @@ class _Uses:
         """Record a use in memory."""
         self._used[row_id] = moment
 
-    def write(self, engine: Engine, *, all_of_them: bool) -> None:
+    def write(self, engine: sa.Engine, *, all_of_them: bool) -> None:
         """Write the uses that are due, unless a later moment is stored."""
         due = {
             row_id: moment
@@ -266,18 +265,18 @@ class _Uses:
         if not due:
             return
         last = self._table.c.last_used_at
-        is_later = or_(last.is_(None), last < bindparam("moment"))
-        marking = update(self._table).where(self._table.c.id == bindparam("row"), is_later)
+        is_later = sa.or_(last.is_(None), last < sa.bindparam("moment"))
+        marking = sa.update(self._table).where(self._table.c.id == sa.bindparam("row"), is_later)
         moments = [{"row": row_id, "moment": moment} for row_id, moment in sorted(due.items())]
         with answering(), writing(engine) as connection:
-            connection.execute(marking.values(last_used_at=bindparam("moment")), moments)
+            connection.execute(marking.values(last_used_at=sa.bindparam("moment")), moments)
         self._written |= due
 
 
 class KeyRing:
     """The keys of the service and its signing secrets, in memory."""
 
-    def __init__(self, engine: Engine | None) -> None:
+    def __init__(self, engine: sa.Engine | None) -> None:
         self._engine = engine
         self._keys: Mapping[str, ApiKey] = {}
         self._state: tuple[Any, ...] = ()
@@ -321,8 +320,10 @@ class KeyRing:
             return
         with answering(), reading(self._engine) as connection:
             made, revoked = API_KEYS.c.created_at, API_KEYS.c.revoked_at
-            limited = func.sum(API_KEYS.c.limit_changes)
-            figures = select(func.count(), func.max(made), func.count(revoked), func.max(revoked), limited)
+            limited = sa.func.sum(API_KEYS.c.limit_changes)
+            figures = sa.select(
+                sa.func.count(), sa.func.max(made), sa.func.count(revoked), sa.func.max(revoked), limited
+            )
             state = tuple(connection.execute(figures.select_from(API_KEYS)).one())
             if state != self._state:  # it differs after any change of a key, and is cheaper to read than the keys
                 self._keys, self._state = {key.id: key for key in keys_in(connection)}, state

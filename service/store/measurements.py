@@ -1,7 +1,4 @@
-"""Measurements with the predictions of their time, and calibrations with their errors.
-
-Measurements are added and quarantined, never changed otherwise; the constants of a calibration never change.
-"""
+"""Measurements with the predictions of their time, and calibrations with their errors, whose constants never change."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,21 +7,7 @@ from functools import lru_cache
 from json import loads
 from typing import Any, Literal
 
-from sqlalchemy import (
-    JSON,
-    ColumnElement,
-    Connection,
-    Engine,
-    Select,
-    Text,
-    and_,
-    cast,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from service.catalogue.rows import Scope
 from service.store.engine import RowPart, answering, insert_new, part_of, reading, row_as, values_of, writing
@@ -95,7 +78,7 @@ class Measured:
     """Owner."""
 
 
-def store_measurements_in(connection: Connection, rows: Iterable[Measured]) -> None:
+def store_measurements_in(connection: sa.Connection, rows: Iterable[Measured]) -> None:
     """Store measurements in the caller's transaction; existing ones stay as they are."""
     records = [values_of(MEASUREMENTS, row) for row in rows]
     if records:
@@ -103,7 +86,7 @@ def store_measurements_in(connection: Connection, rows: Iterable[Measured]) -> N
 
 
 def read_measurements(
-    engine: Engine,
+    engine: sa.Engine,
     ids: Sequence[str] | None = None,
     owner: str | None = None,
     values: Mapping[str, Collection[str]] | None = None,
@@ -118,7 +101,7 @@ def read_measurements(
         return [row for part in parts for row in measurements_in(connection, MEASUREMENTS.c.id.in_(part), *conditions)]
 
 
-def read_measurements_of(engine: Engine, owner: str | None, part: RowPart | None) -> list[Measured]:
+def read_measurements_of(engine: sa.Engine, owner: str | None, part: RowPart | None) -> list[Measured]:
     """Measurements of an owner, in parts where they are many."""
     columns = MEASUREMENTS.c
     query = part_of(_ALL.where(*_of_owner(owner)), engine, part, columns.id, columns.measured_at)
@@ -126,13 +109,15 @@ def read_measurements_of(engine: Engine, owner: str | None, part: RowPart | None
         return list(_measured_by(connection, query))
 
 
-def each_measurement(engine: Engine, owner: str | None) -> Iterator[Measured]:
+def each_measurement(engine: sa.Engine, owner: str | None) -> Iterator[Measured]:
     """Measurements of an owner, one after the other, with a few in memory at a time."""
     with answering(), reading(engine) as connection:
         yield from _measured_by(connection, _ALL.where(*_of_owner(owner)))
 
 
-def measurements_outside_quarantine(engine: Engine, owner: str | None, device: str, since: datetime) -> list[Measured]:
+def measurements_outside_quarantine(
+    engine: sa.Engine, owner: str | None, device: str, since: datetime
+) -> list[Measured]:
     """Measurements of a device since a moment that are not in quarantine."""
     columns = MEASUREMENTS.c
     conditions = (columns.device == device, columns.measured_at >= since, columns.quarantined_at.is_(None))
@@ -140,7 +125,7 @@ def measurements_outside_quarantine(engine: Engine, owner: str | None, device: s
         return measurements_in(connection, *conditions, *_of_owner(owner))
 
 
-def measurements_like(connection: Connection, rows: Collection[Measured], most: int) -> list[Measured]:
+def measurements_like(connection: sa.Connection, rows: Collection[Measured], most: int) -> list[Measured]:
     """Newest measurements like the rows in owner, device, software and shape, not in quarantine."""
     columns = MEASUREMENTS.c
     names = ("owner", "device", "fingerprint", "probe", "operation")
@@ -150,11 +135,13 @@ def measurements_like(connection: Connection, rows: Collection[Measured], most: 
     stored_shapes = connection.scalars(candidates.with_only_columns(_SHAPE).distinct())
     shapes = [text for text in stored_shapes if shape_key(loads(text)) in wanted]
     identity = (*(columns[name] for name in names), columns.quantity, _SHAPE)
-    age = func.row_number().over(partition_by=identity, order_by=(columns.measured_at.desc(), columns.id)).label("age")
+    age = (
+        sa.func.row_number().over(partition_by=identity, order_by=(columns.measured_at.desc(), columns.id)).label("age")
+    )
     alike_rows: list[Measured] = []
     for place in range(0, len(shapes), MOST_NAMED):
         numbered = candidates.where(_SHAPE.in_(shapes[place : place + MOST_NAMED])).add_columns(age).subquery()
-        alike_rows += _measured_by(connection, select(numbered).where(numbered.c.age <= most))
+        alike_rows += _measured_by(connection, sa.select(numbered).where(numbered.c.age <= most))
     return alike_rows
 
 
@@ -163,34 +150,34 @@ def shape_key(shape: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, str(value)) for name, value in shape.items() if name != "name"))
 
 
-def _of_owner(owner: str | None) -> list[ColumnElement[bool]]:
+def _of_owner(owner: str | None) -> list[sa.ColumnElement[bool]]:
     return [] if owner is None else [MEASUREMENTS.c.owner == owner]
 
 
-def measurements_in(connection: Connection, *conditions: ColumnElement[bool]) -> list[Measured]:
+def measurements_in(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[Measured]:
     """Measurements that meet conditions."""
     return list(_measured_by(connection, _ALL.where(*conditions)))
 
 
-def quarantine_measurements(engine: Engine, ids: Sequence[str], moment: datetime | None, reason: str | None) -> None:
+def quarantine_measurements(engine: sa.Engine, ids: Sequence[str], moment: datetime | None, reason: str | None) -> None:
     """Exclude measurements from calibrations, or include them again."""
-    changed = update(MEASUREMENTS).values(quarantined_at=moment, reason=reason)
+    changed = sa.update(MEASUREMENTS).values(quarantined_at=moment, reason=reason)
     with answering(), writing(engine) as connection:
         for place in range(0, len(ids), MOST_NAMED):
             connection.execute(changed.where(MEASUREMENTS.c.id.in_(ids[place : place + MOST_NAMED])))
         log_change_in(connection, *ids)
 
 
-def _measured_by(connection: Connection, query: Select[Any]) -> Iterator[Measured]:
+def _measured_by(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[Measured]:
     """Measurements of a query, one after the other; equal shapes and environments share one object."""
     read = lru_cache(maxsize=TEXTS_CACHED)(loads)
     for row in connection.execute(query, execution_options={"yield_per": AT_ONCE}).mappings():
         yield row_as(Measured, row, **{name: read(row[name]) for name in _TEXTS})
 
 
-_TEXTS = tuple(one.name for one in MEASUREMENTS.c if isinstance(one.type, JSON))
-_SHAPE = cast(MEASUREMENTS.c.shape, Text)
-_ALL = select(*(cast(one, Text).label(one.name) if one.name in _TEXTS else one for one in MEASUREMENTS.c))
+_TEXTS = tuple(one.name for one in MEASUREMENTS.c if isinstance(one.type, sa.JSON))
+_SHAPE = sa.cast(MEASUREMENTS.c.shape, sa.Text)
+_ALL = sa.select(*(sa.cast(one, sa.Text).label(one.name) if one.name in _TEXTS else one for one in MEASUREMENTS.c))
 """All measurements, with JSON values as texts: equal texts are parsed once."""
 
 
@@ -240,65 +227,66 @@ class Calibration:
     """Answers that use it while it is promoted: its owner's, or everyone's."""
 
 
-def create_calibration(engine: Engine, calibration: Calibration) -> Calibration:
+def create_calibration(engine: sa.Engine, calibration: Calibration) -> Calibration:
     """Store a calibration; if its id is stored and not promoted, replace only the comparison."""
     with answering(), writing(engine) as connection:
         stored = calibration_in(connection, calibration.id)
         if stored is None:
-            connection.execute(insert(CALIBRATIONS), values_of(CALIBRATIONS, calibration))
+            connection.execute(sa.insert(CALIBRATIONS), values_of(CALIBRATIONS, calibration))
             log_change_in(connection, calibration.id)
             return calibration
         if stored.status != "promoted":
             compared = {name: getattr(calibration, name) for name in _COMPARED}
-            connection.execute(update(CALIBRATIONS).where(CALIBRATIONS.c.id == stored.id).values(compared))
+            connection.execute(sa.update(CALIBRATIONS).where(CALIBRATIONS.c.id == stored.id).values(compared))
             stored = replace(stored, **compared)
         return stored
 
 
-def read_calibrations(engine: Engine, owner: str | None = None) -> list[Calibration]:
+def read_calibrations(engine: sa.Engine, owner: str | None = None) -> list[Calibration]:
     """Calibrations of an owner, and all that were promoted for everyone, which answers may name."""
-    is_visible = or_(
-        CALIBRATIONS.c.owner == owner, and_(CALIBRATIONS.c.scope == "everyone", CALIBRATIONS.c.promoted_at.is_not(None))
+    is_visible = sa.or_(
+        CALIBRATIONS.c.owner == owner,
+        sa.and_(CALIBRATIONS.c.scope == "everyone", CALIBRATIONS.c.promoted_at.is_not(None)),
     )
-    query = select(CALIBRATIONS) if owner is None else select(CALIBRATIONS).where(is_visible)
+    query = sa.select(CALIBRATIONS) if owner is None else sa.select(CALIBRATIONS).where(is_visible)
     with answering(), reading(engine) as connection:
         return [row_as(Calibration, row) for row in connection.execute(query).mappings()]
 
 
-def read_calibration(engine: Engine, calibration_id: str) -> Calibration | None:
+def read_calibration(engine: sa.Engine, calibration_id: str) -> Calibration | None:
     """One calibration."""
     with answering(), reading(engine) as connection:
         return calibration_in(connection, calibration_id)
 
 
-def calibration_in(connection: Connection, calibration_id: str) -> Calibration | None:
+def calibration_in(connection: sa.Connection, calibration_id: str) -> Calibration | None:
     """One calibration, in the caller's transaction."""
-    query = select(CALIBRATIONS).where(CALIBRATIONS.c.id == calibration_id)
+    query = sa.select(CALIBRATIONS).where(CALIBRATIONS.c.id == calibration_id)
     row = connection.execute(query).mappings().one_or_none()
     return None if row is None else row_as(Calibration, row)
 
 
 def promoted_in(
-    connection: Connection, calibration: Calibration, moment: datetime, scope: Scope, *, retires: str | None
+    connection: sa.Connection, calibration: Calibration, moment: datetime, scope: Scope, *, retires: str | None
 ) -> None:
     """Mark a calibration as promoted, in the caller's transaction."""
     if retires is not None:
         retired_in(connection, retires, moment)
     values = {"status": "promoted", "promoted_at": moment, "retired_at": None, "scope": scope}
-    connection.execute(update(CALIBRATIONS).where(CALIBRATIONS.c.id == calibration.id).values(values))
+    connection.execute(sa.update(CALIBRATIONS).where(CALIBRATIONS.c.id == calibration.id).values(values))
     log_change_in(connection, calibration.id)
 
 
-def retire_calibration(engine: Engine, calibration_id: str, moment: datetime) -> None:
+def retire_calibration(engine: sa.Engine, calibration_id: str, moment: datetime) -> None:
     """Retire a calibration that is not promoted."""
     with answering(), writing(engine) as connection:
         retired_in(connection, calibration_id, moment)
 
 
-def retired_in(connection: Connection, calibration_id: str, moment: datetime) -> None:
+def retired_in(connection: sa.Connection, calibration_id: str, moment: datetime) -> None:
     """Mark a calibration as retired or replaced, in the caller's transaction."""
     values = {"status": "retired", "retired_at": moment}
-    connection.execute(update(CALIBRATIONS).where(CALIBRATIONS.c.id == calibration_id).values(values))
+    connection.execute(sa.update(CALIBRATIONS).where(CALIBRATIONS.c.id == calibration_id).values(values))
     log_change_in(connection, calibration_id)
 
 

@@ -1,6 +1,5 @@
-"""Records of requests: the audit log, and responses to requests with an Idempotency-Key.
+"""Records of requests in the transaction of their change: the audit log, and responses under an Idempotency-Key.
 
-Both are written in the transaction of the change. The audited caller is set once, at the start of a request or command.
 Changes by workers and by the service itself have no caller, and are not logged.
 """
 
@@ -11,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, Engine, delete, false, func, insert, or_, select, update
+import sqlalchemy as sa
 
 from service.store.engine import answering, insert_new, later, now, reading, row_as, together, writing
 from service.store.tables import AUDIT_LOG, REMEMBERED_ANSWERS
@@ -84,7 +83,7 @@ def auditing(call: AuditedCall) -> Iterator[None]:
         _CALL.reset(token)
 
 
-def log_change_in(connection: Connection, *objects: str) -> None:
+def log_change_in(connection: sa.Connection, *objects: str) -> None:
     """Log a change, in the transaction that makes it."""
     call = _CALL.get()
     if call is not None:
@@ -92,22 +91,22 @@ def log_change_in(connection: Connection, *objects: str) -> None:
         _insert_in(connection, [AuditEntry(call=call, at=moment, object=name, outcome="done") for name in objects])
 
 
-def note(engine: Engine, *objects: str) -> None:
+def note(engine: sa.Engine, *objects: str) -> None:
     """Log an act that grants access without changing a row, such as sharing."""
     with answering(), writing(engine) as connection:
         log_change_in(connection, *objects)
 
 
-def store_entries(engine: Engine, entries: Iterable[AuditEntry]) -> None:
+def store_entries(engine: sa.Engine, entries: Iterable[AuditEntry]) -> None:
     """Store entries of requests without a transaction of their own."""
     with answering(), writing(engine) as connection:
         _insert_in(connection, entries)
 
 
-def read_audit(engine: Engine, part: AuditPart) -> list[StoredEntry]:
+def read_audit(engine: sa.Engine, part: AuditPart) -> list[StoredEntry]:
     """A page of the log, in the order of its numbers."""
     number = AUDIT_LOG.c.number
-    query = select(AUDIT_LOG).where(*(_is_among(AUDIT_LOG.c[name], values) for name, values in part.among.items()))
+    query = sa.select(AUDIT_LOG).where(*(_is_among(AUDIT_LOG.c[name], values) for name, values in part.among.items()))
     if part.behind is not None:
         query = query.where(number < part.behind if part.newest_first else number > part.behind)
     query = query.order_by(number.desc() if part.newest_first else number).limit(part.most)
@@ -116,19 +115,19 @@ def read_audit(engine: Engine, part: AuditPart) -> list[StoredEntry]:
         return [row_as(StoredEntry, row, call=row_as(AuditedCall, row)) for row in rows]
 
 
-def _is_among(column: ColumnElement[Any], values: Collection[str | None]) -> ColumnElement[bool]:
+def _is_among(column: sa.ColumnElement[Any], values: Collection[str | None]) -> sa.ColumnElement[bool]:
     """Whether a column holds one of the values in lower case, or is absent where None is among them."""
     texts = [value for value in values if value is not None]
-    is_absent = or_(column.is_(None), column == "") if None in values else false()
-    return or_(func.lower(column).in_(texts), is_absent)
+    is_absent = sa.or_(column.is_(None), column == "") if None in values else sa.false()
+    return sa.or_(sa.func.lower(column).in_(texts), is_absent)
 
 
-def _insert_in(connection: Connection, entries: Iterable[AuditEntry]) -> None:
+def _insert_in(connection: sa.Connection, entries: Iterable[AuditEntry]) -> None:
     rows = [
         {**asdict(entry.call), "at": entry.at, "object": entry.object, "outcome": entry.outcome} for entry in entries
     ]
     if rows:
-        connection.execute(insert(AUDIT_LOG), rows)
+        connection.execute(sa.insert(AUDIT_LOG), rows)
 
 
 RESPONSE_HOURS = 24
@@ -158,7 +157,7 @@ class StoredResponse:
 
 
 def once(
-    engine: Engine, key: RequestKey, request_digest: str, act: Callable[[], "StoredResponse"]
+    engine: sa.Engine, key: RequestKey, request_digest: str, act: Callable[[], "StoredResponse"]
 ) -> tuple["StoredResponse", bool]:
     """The response of a request, and whether it is a stored one; a second one under the same key waits for the first.
 
@@ -171,11 +170,11 @@ def once(
         "expires_at": later(RESPONSE_HOURS * 3600),
     }  # fmt: skip
     with answering(), together(engine) as connection:
-        connection.execute(delete(REMEMBERED_ANSWERS).where(*has_key, columns.expires_at < now()))
+        connection.execute(sa.delete(REMEMBERED_ANSWERS).where(*has_key, columns.expires_at < now()))
         reservation = insert_new(connection, REMEMBERED_ANSWERS).values(row).returning(columns.key)
         if connection.execute(reservation).first() is None:
-            stored = select(*(columns[name] for name in StoredResponse.__dataclass_fields__)).where(*has_key)
+            stored = sa.select(*(columns[name] for name in StoredResponse.__dataclass_fields__)).where(*has_key)
             return StoredResponse(**connection.execute(stored).mappings().one()), True
         answer = act()
-        connection.execute(update(REMEMBERED_ANSWERS).where(*has_key).values(**asdict(answer)))
+        connection.execute(sa.update(REMEMBERED_ANSWERS).where(*has_key).values(**asdict(answer)))
         return answer, False

@@ -1,27 +1,11 @@
-"""Removal of rows that are older than their retention period, a few at a time, so that no writer waits.
-
-Old rows are found without a lock, and checked again in the transaction that removes them.
-"""
+"""Removal of rows that are older than their retention period, a few at a time, so that no writer waits."""
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Engine,
-    Select,
-    Table,
-    and_,
-    delete,
-    exists,
-    or_,
-    select,
-    tuple_,
-    update,
-)
+import sqlalchemy as sa
 
 from service.store.engine import answering, reading, writing
 from service.store.tables import (
@@ -72,14 +56,14 @@ class _Old:
     """One kind of old rows."""
 
     name: str
-    table: Table
+    table: sa.Table
     key: tuple[str, ...]
-    conditions: tuple[ColumnElement[bool], ...]
-    referenced: Callable[[Connection], Set[Key]] = lambda _: frozenset()
+    conditions: tuple[sa.ColumnElement[bool], ...]
+    referenced: Callable[[sa.Connection], Set[Key]] = lambda _: frozenset()
     """Keys of rows that stay because others refer to them."""
 
 
-def remove_old(engine: Engine, keeping: RetentionPeriods, moment: datetime, pause: Pause) -> dict[str, int]:
+def remove_old(engine: sa.Engine, keeping: RetentionPeriods, moment: datetime, pause: Pause) -> dict[str, int]:
     """Remove rows past their retention period that nothing refers to."""
     removed: dict[str, int] = {}
     for old in _kinds(keeping, moment):
@@ -96,50 +80,50 @@ def _kinds(keeping: RetentionPeriods, moment: datetime) -> Iterator[_Old]:
         yield _Old("measurements", MEASUREMENTS, ("id",), (MEASUREMENTS.c.measured_at < then,), _fitted_on)
     if keeping.jobs_days:
         then = _before(moment, keeping.jobs_days)
-        has_later_parts = exists().where(
-            JOBS.c.parent == SWEEPS.c.id, or_(JOBS.c.status.not_in(ENDED), JOBS.c.finished_at >= then)
+        has_later_parts = sa.exists().where(
+            JOBS.c.parent == SWEEPS.c.id, sa.or_(JOBS.c.status.not_in(ENDED), JOBS.c.finished_at >= then)
         )
         yield _Old("sweeps", SWEEPS, ("id",), (SWEEPS.c.created_at < then, ~has_later_parts))
-        is_alone = or_(JOBS.c.parent.is_(None), ~exists().where(SWEEPS.c.id == JOBS.c.parent))
-        has_measurements = exists().where(MEASUREMENTS.c.launch_check_id == JOBS.c.id)
+        is_alone = sa.or_(JOBS.c.parent.is_(None), ~sa.exists().where(SWEEPS.c.id == JOBS.c.parent))
+        has_measurements = sa.exists().where(MEASUREMENTS.c.launch_check_id == JOBS.c.id)
         yield _Old("jobs", JOBS, ("id",), (*_ended(then), is_alone, ~has_measurements))
     if keeping.answers_days:
         then = _before(moment, keeping.answers_days)
         references: tuple[Any, ...] = (SCENARIO_REVISIONS.c.estimate_id, LAUNCH_CHECKS.c.estimate_id)
-        unreferenced = (~exists().where(estimate_id == ESTIMATES.c.id) for estimate_id in references)
+        unreferenced = (~sa.exists().where(estimate_id == ESTIMATES.c.id) for estimate_id in references)
         yield _Old("answers", ESTIMATES, ("id",), (ESTIMATES.c.stored_at < then, *unreferenced))
     if keeping.audit_days:
         then = _before(moment, keeping.audit_days)
         yield _Old("audit entries", AUDIT_LOG, ("number",), (AUDIT_LOG.c.at < then,))
     then = _before(moment, LINKS_DAYS)
-    ended = or_(SHARE_LINKS.c.expires_at < then, SHARE_LINKS.c.revoked_at < then)
+    ended = sa.or_(SHARE_LINKS.c.expires_at < then, SHARE_LINKS.c.revoked_at < then)
     yield _Old("share links", SHARE_LINKS, ("id",), (ended,))
     key = ("caller", "operation", "key")
     yield _Old("remembered answers", REMEMBERED_ANSWERS, key, (REMEMBERED_ANSWERS.c.expires_at < moment,))
 
 
-def _forget(engine: Engine, old: _Old, pause: Pause) -> int:
+def _forget(engine: sa.Engine, old: _Old, pause: Pause) -> int:
     columns = [old.table.c[name] for name in old.key]
-    query, key = select(*columns).where(*old.conditions), tuple_(*columns)
+    query, key = sa.select(*columns).where(*old.conditions), sa.tuple_(*columns)
     with answering(), reading(engine) as connection:
         keys = _going(connection, query, old)
 
-    def remove(connection: Connection, batch: Sequence[Key]) -> int:
+    def remove(connection: sa.Connection, batch: Sequence[Key]) -> int:
         going = _going(connection, query.where(key.in_(batch)).with_for_update(skip_locked=True), old)
         if going:
-            connection.execute(delete(old.table).where(key.in_(going)))
+            connection.execute(sa.delete(old.table).where(key.in_(going)))
         return len(going)
 
     return _in_batches(engine, keys, remove, pause)
 
 
-def _going(connection: Connection, query: Select[Any], old: _Old) -> list[Key]:
+def _going(connection: sa.Connection, query: sa.Select[Any], old: _Old) -> list[Key]:
     referenced = old.referenced(connection)
     return [key for row in connection.execute(query) if (key := tuple(row)) not in referenced]
 
 
 def _in_batches(
-    engine: Engine, keys: Sequence[Any], remove: Callable[[Connection, Sequence[Any]], int], pause: Pause
+    engine: sa.Engine, keys: Sequence[Any], remove: Callable[[sa.Connection, Sequence[Any]], int], pause: Pause
 ) -> int:
     """Remove a few rows in each transaction."""
     removed = 0
@@ -151,20 +135,20 @@ def _in_batches(
     return removed
 
 
-def _remove_files(engine: Engine, then: datetime, pause: Pause) -> int:
+def _remove_files(engine: sa.Engine, then: datetime, pause: Pause) -> int:
     """Remove files of single jobs, and their events but the last; the files of a sweep are its table."""
     files, events = JOB_FILES.c.job_id == JOBS.c.id, JOB_EVENTS.c.job_id == JOBS.c.id
-    on_the_way = and_(events, JOB_EVENTS.c.number < JOBS.c.events)
-    some = or_(exists().where(files), exists().where(on_the_way))
-    query = select(JOBS.c.id).where(*_ended(then), JOBS.c.parent.is_(None), some)
+    on_the_way = sa.and_(events, JOB_EVENTS.c.number < JOBS.c.events)
+    some = sa.or_(sa.exists().where(files), sa.exists().where(on_the_way))
+    query = sa.select(JOBS.c.id).where(*_ended(then), JOBS.c.parent.is_(None), some)
     with answering(), reading(engine) as connection:
         job_ids = connection.execute(query).scalars().all()
 
-    def remove(connection: Connection, batch: Sequence[str]) -> int:
-        files = connection.execute(delete(JOB_FILES).where(JOB_FILES.c.job_id.in_(batch))).rowcount
-        last = select(JOBS.c.events).where(JOBS.c.id == JOB_EVENTS.c.job_id).scalar_subquery()
-        connection.execute(update(JOBS).where(JOBS.c.id.in_(batch)).values(file_bytes=0))
-        connection.execute(delete(JOB_EVENTS).where(JOB_EVENTS.c.job_id.in_(batch), JOB_EVENTS.c.number < last))
+    def remove(connection: sa.Connection, batch: Sequence[str]) -> int:
+        files = connection.execute(sa.delete(JOB_FILES).where(JOB_FILES.c.job_id.in_(batch))).rowcount
+        last = sa.select(JOBS.c.events).where(JOBS.c.id == JOB_EVENTS.c.job_id).scalar_subquery()
+        connection.execute(sa.update(JOBS).where(JOBS.c.id.in_(batch)).values(file_bytes=0))
+        connection.execute(sa.delete(JOB_EVENTS).where(JOB_EVENTS.c.job_id.in_(batch), JOB_EVENTS.c.number < last))
         return files
 
     return _in_batches(engine, job_ids, remove, pause)
@@ -174,10 +158,10 @@ def _before(moment: datetime, days: float) -> datetime:
     return moment - timedelta(days=days)
 
 
-def _ended(then: datetime) -> list[ColumnElement[bool]]:
+def _ended(then: datetime) -> list[sa.ColumnElement[bool]]:
     return [JOBS.c.status.in_(ENDED), JOBS.c.finished_at < then]
 
 
-def _fitted_on(connection: Connection) -> Set[Key]:
+def _fitted_on(connection: sa.Connection) -> Set[Key]:
     """Measurements of any calibration, promoted or not."""
-    return {(one,) for ids in connection.execute(select(CALIBRATIONS.c.fitted_on)).scalars() for one in ids}
+    return {(one,) for ids in connection.execute(sa.select(CALIBRATIONS.c.fitted_on)).scalars() for one in ids}

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Engine, Select, delete, exists, insert, select, true, update
+import sqlalchemy as sa
 
 from service.errors import Stale
 from service.estimator.answer import Verdict
@@ -17,7 +17,7 @@ from service.store.requests import log_change_in
 from service.store.tables import CHECKED_QUESTIONS, ESTIMATE_OWNERS, ESTIMATES, SCENARIO_REVISIONS, SCENARIOS
 
 
-def store_answer_in(connection: Connection, estimate_id: str, answer: bytes, owner: str) -> None:
+def store_answer_in(connection: sa.Connection, estimate_id: str, answer: bytes, owner: str) -> None:
     """Store an answer for an owner, in the caller's transaction; storing it again resets its age."""
     stored = {"id": estimate_id, "answer": answer, "stored_at": datetime.now(UTC)}
     adding = insert_or(connection, ESTIMATES)
@@ -26,17 +26,17 @@ def store_answer_in(connection: Connection, estimate_id: str, answer: bytes, own
     store_owners_in(connection, [(estimate_id, owner)])
 
 
-def store_owners_in(connection: Connection, owned: Iterable[tuple[str, str]]) -> None:
+def store_owners_in(connection: sa.Connection, owned: Iterable[tuple[str, str]]) -> None:
     """Record the owners of answers, by their ids, in the caller's transaction."""
     rows = [{"estimate_id": estimate_id, "owner": owner} for estimate_id, owner in sorted(set(owned))]
     connection.execute(insert_new(connection, ESTIMATE_OWNERS), rows)
 
 
-def is_owned(estimate_id: ColumnElement[str], owner: str | None) -> ColumnElement[bool]:
+def is_owned(estimate_id: sa.ColumnElement[str], owner: str | None) -> sa.ColumnElement[bool]:
     """Whether an answer belongs to an owner; None for any owner."""
     if owner is None:
-        return true()
-    return exists().where(ESTIMATE_OWNERS.c.estimate_id == estimate_id, ESTIMATE_OWNERS.c.owner == owner)
+        return sa.true()
+    return sa.exists().where(ESTIMATE_OWNERS.c.estimate_id == estimate_id, ESTIMATE_OWNERS.c.owner == owner)
 
 
 Question = Mapping[str, Any]
@@ -97,7 +97,7 @@ class SavedQuestion(NamedTuple):
     question: Question
 
 
-def read_scenarios(engine: Engine, owner: str | None = None, part: RowPart | None = None) -> list[Scenario]:
+def read_scenarios(engine: sa.Engine, owner: str | None = None, part: RowPart | None = None) -> list[Scenario]:
     """Scenarios, in their newest revision."""
     newest = _selected().where(SCENARIOS.c.revision == SCENARIO_REVISIONS.c.revision)
     query = newest if owner is None else newest.where(SCENARIOS.c.owner == owner)
@@ -106,7 +106,7 @@ def read_scenarios(engine: Engine, owner: str | None = None, part: RowPart | Non
         return [row_as(Scenario, row) for row in connection.execute(query).mappings()]
 
 
-def read_scenario(engine: Engine, scenario_id: str, revision: int | None = None) -> SavedQuestion | None:
+def read_scenario(engine: sa.Engine, scenario_id: str, revision: int | None = None) -> SavedQuestion | None:
     """One scenario with its question."""
     number = SCENARIOS.c.revision if revision is None else revision
     query = _selected(SCENARIO_REVISIONS.c.question)
@@ -116,49 +116,49 @@ def read_scenario(engine: Engine, scenario_id: str, revision: int | None = None)
     return None if row is None else SavedQuestion(row_as(Scenario, row), row["question"])
 
 
-def create_scenario(engine: Engine, saved: SavedQuestion, answer: bytes) -> None:
+def create_scenario(engine: sa.Engine, saved: SavedQuestion, answer: bytes) -> None:
     """Store a new scenario and its answer."""
     with answering(), writing(engine) as connection:
-        connection.execute(insert(SCENARIOS), values_of(SCENARIOS, saved.scenario))
+        connection.execute(sa.insert(SCENARIOS), values_of(SCENARIOS, saved.scenario))
         _add_revision(connection, saved, answer)
         log_change_in(connection, saved.scenario.id)
 
 
-def change_scenario(engine: Engine, saved: SavedQuestion, answer: bytes | None) -> None:
+def change_scenario(engine: sa.Engine, saved: SavedQuestion, answer: bytes | None) -> None:
     """Store a new revision of a scenario."""
     revision = saved.scenario.revision
     starts_from = SCENARIOS.c.id == saved.scenario.id, SCENARIOS.c.revision == revision - 1
     with answering(), writing(engine) as connection:
-        changed = connection.execute(update(SCENARIOS).where(*starts_from).values(revision=revision))
+        changed = connection.execute(sa.update(SCENARIOS).where(*starts_from).values(revision=revision))
         _refuse_unless_one(changed.rowcount)
         _add_revision(connection, saved, answer)
         log_change_in(connection, saved.scenario.id)
 
 
-def delete_scenario(engine: Engine, scenario_id: str, revision: int) -> None:
+def delete_scenario(engine: sa.Engine, scenario_id: str, revision: int) -> None:
     """Remove a scenario and all of its revisions; the stored answers stay."""
     with answering(), writing(engine) as connection:
         gone = connection.execute(
-            delete(SCENARIOS).where(SCENARIOS.c.id == scenario_id, SCENARIOS.c.revision == revision)
+            sa.delete(SCENARIOS).where(SCENARIOS.c.id == scenario_id, SCENARIOS.c.revision == revision)
         )
         _refuse_unless_one(gone.rowcount)
         log_change_in(connection, scenario_id)
 
 
-def read_answer(engine: Engine, estimate_id: str, owner: str | None = None) -> bytes | None:
+def read_answer(engine: sa.Engine, estimate_id: str, owner: str | None = None) -> bytes | None:
     """A stored answer."""
     with answering(), reading(engine) as connection:
         answer: bytes | None = connection.execute(
-            select(ESTIMATES.c.answer).where(ESTIMATES.c.id == estimate_id, is_owned(ESTIMATES.c.id, owner))
+            sa.select(ESTIMATES.c.answer).where(ESTIMATES.c.id == estimate_id, is_owned(ESTIMATES.c.id, owner))
         ).scalar_one_or_none()
     return answer
 
 
-def _add_revision(connection: Connection, saved: SavedQuestion, answer: bytes | None) -> None:
+def _add_revision(connection: sa.Connection, saved: SavedQuestion, answer: bytes | None) -> None:
     scenario, question = saved
     if answer is not None:
         store_answer_in(connection, scenario.estimate_id, answer, scenario.owner)
-    connection.execute(insert(SCENARIO_REVISIONS), {**values_of(SCENARIO_REVISIONS, scenario), "question": question})
+    connection.execute(sa.insert(SCENARIO_REVISIONS), {**values_of(SCENARIO_REVISIONS, scenario), "question": question})
 
 
 def _refuse_unless_one(rows: int) -> None:
@@ -166,10 +166,12 @@ def _refuse_unless_one(rows: int) -> None:
         raise Stale("the scenario was changed or deleted since it was read")
 
 
-def _selected(*more: Any) -> Select[Any]:
+def _selected(*more: Any) -> sa.Select[Any]:
     """A scenario and its revision, as columns named like its fields."""
     columns = [(SCENARIOS if field.name in _HEAD else SCENARIO_REVISIONS).c[field.name] for field in fields(Scenario)]
-    return select(*columns, *more).join_from(SCENARIOS, SCENARIO_REVISIONS, SCENARIOS.c.id == SCENARIO_REVISIONS.c.id)
+    return sa.select(*columns, *more).join_from(
+        SCENARIOS, SCENARIO_REVISIONS, SCENARIOS.c.id == SCENARIO_REVISIONS.c.id
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +188,7 @@ class CheckedQuestion:
     """Digest of the catalogue."""
 
 
-def store_checked_questions(engine: Engine, questions: Iterable[tuple[CheckedQuestion, str]]) -> None:
+def store_checked_questions(engine: sa.Engine, questions: Iterable[tuple[CheckedQuestion, str]]) -> None:
     """Store questions, each for an owner; an existing one gains the owner."""
     now, pairs = datetime.now(UTC), list(questions)
     unique = {question.estimate_id: question for question, _ in pairs}
@@ -196,13 +198,13 @@ def store_checked_questions(engine: Engine, questions: Iterable[tuple[CheckedQue
         store_owners_in(connection, [(question.estimate_id, owner) for question, owner in pairs])
 
 
-def remove_checked_questions(engine: Engine, before: datetime) -> None:
+def remove_checked_questions(engine: sa.Engine, before: datetime) -> None:
     """Remove questions from before a moment, and owners of answers and questions that are gone."""
     with answering(), writing(engine) as connection:
-        connection.execute(delete(CHECKED_QUESTIONS).where(CHECKED_QUESTIONS.c.asked_at < before))
+        connection.execute(sa.delete(CHECKED_QUESTIONS).where(CHECKED_QUESTIONS.c.asked_at < before))
         stored_ids = (ESTIMATES.c.id, CHECKED_QUESTIONS.c.estimate_id)
-        is_gone = [~exists().where(estimate_id == ESTIMATE_OWNERS.c.estimate_id) for estimate_id in stored_ids]
-        connection.execute(delete(ESTIMATE_OWNERS).where(*is_gone))
+        is_gone = [~sa.exists().where(estimate_id == ESTIMATE_OWNERS.c.estimate_id) for estimate_id in stored_ids]
+        connection.execute(sa.delete(ESTIMATE_OWNERS).where(*is_gone))
 
 
 def no_pending_writes() -> bool:
@@ -211,12 +213,12 @@ def no_pending_writes() -> bool:
 
 
 def read_checked_question(
-    engine: Engine, estimate_id: str, owner: str | None = None, look_again: Callable[[], bool] = no_pending_writes
+    engine: sa.Engine, estimate_id: str, owner: str | None = None, look_again: Callable[[], bool] = no_pending_writes
 ) -> CheckedQuestion | None:
     """The question of a check."""
     columns = [CHECKED_QUESTIONS.c[name] for name in CheckedQuestion.__dataclass_fields__]
     owned = is_owned(CHECKED_QUESTIONS.c.estimate_id, owner)
-    query = select(*columns).where(CHECKED_QUESTIONS.c.estimate_id == estimate_id, owned)
+    query = sa.select(*columns).where(CHECKED_QUESTIONS.c.estimate_id == estimate_id, owned)
     while True:
         with answering(), reading(engine) as connection:
             row = connection.execute(query).mappings().one_or_none()

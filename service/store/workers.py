@@ -3,14 +3,13 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from hashlib import sha256
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+import sqlalchemy as sa
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Engine, and_, delete, func, or_, select, update
 
 from service.answers.workers import Capabilities, Requirements, SeenWorker, does_match
 from service.errors import Problem, Refused
@@ -61,14 +60,14 @@ class WorkerBounds(NamedTuple):
 BOUNDS = WorkerBounds()
 
 
-def record_worker(engine: Engine, request: JobRequest, bounds: WorkerBounds = BOUNDS) -> None:
+def record_worker(engine: sa.Engine, request: JobRequest, bounds: WorkerBounds = BOUNDS) -> None:
     """Record a worker and its capabilities."""
     moment, worker_id = now(), _id_of(request.key, request.worker)
     values = {"capabilities": asdict(request.capabilities), "owner": request.owner}
     row = {"id": worker_id, "key": request.key, "name": request.worker, **values}
     with answering(), writing(engine) as connection:
         updated = connection.execute(
-            update(WORKERS).where(WORKERS.c.id == worker_id).values(**values, last_seen_at=moment)
+            sa.update(WORKERS).where(WORKERS.c.id == worker_id).values(**values, last_seen_at=moment)
         )
         if not updated.rowcount:
             _enforce_limit(connection, request.key, bounds)
@@ -76,29 +75,29 @@ def record_worker(engine: Engine, request: JobRequest, bounds: WorkerBounds = BO
             connection.execute(insertion, row)
 
 
-def renew_worker_in(connection: Connection, key: str, worker: str) -> None:
+def renew_worker_in(connection: sa.Connection, key: str, worker: str) -> None:
     """Record that a known worker sent a request."""
-    connection.execute(update(WORKERS).where(WORKERS.c.id == _id_of(key, worker)).values(last_seen_at=now()))
+    connection.execute(sa.update(WORKERS).where(WORKERS.c.id == _id_of(key, worker)).values(last_seen_at=now()))
 
 
-def read_workers(engine: Engine, alive_seconds: float, owner: str | None = None) -> list[SeenWorker]:
+def read_workers(engine: sa.Engine, alive_seconds: float, owner: str | None = None) -> list[SeenWorker]:
     """Live workers, by name."""
     is_alive = (WORKERS.c.last_seen_at >= later(-alive_seconds)).label("is_alive")
-    name = func.coalesce(WORKERS.c.name, WORKERS.c.id)
-    has_job = and_(JOBS.c.worker == name, JOBS.c.lease_key == WORKERS.c.key, JOBS.c.status == "running")
+    name = sa.func.coalesce(WORKERS.c.name, WORKERS.c.id)
+    has_job = sa.and_(JOBS.c.worker == name, JOBS.c.lease_key == WORKERS.c.key, JOBS.c.status == "running")
     columns = *WORKERS.c, is_alive, name.label("shown_name"), JOBS.c.id.label("job_id"), JOBS.c.owner.label("job_owner")
-    query = select(*columns).outerjoin_from(WORKERS, JOBS, has_job)
+    query = sa.select(*columns).outerjoin_from(WORKERS, JOBS, has_job)
     if owner is not None:
-        query = query.where(or_(WORKERS.c.owner.is_(None), WORKERS.c.owner == owner))
+        query = query.where(sa.or_(WORKERS.c.owner.is_(None), WORKERS.c.owner == owner))
     with answering(), reading(engine) as connection:
         rows = connection.execute(query.order_by(name, WORKERS.c.id, JOBS.c.id)).mappings().all()
     return [_worker_of_rows([dict(row) for row in same], owner) for _, same in groupby(rows, key=itemgetter("id"))]
 
 
-def remove_workers(engine: Engine, unseen_seconds: float) -> None:
+def remove_workers(engine: sa.Engine, unseen_seconds: float) -> None:
     """Remove workers without a recent request."""
     with answering(), writing(engine) as connection:
-        connection.execute(delete(WORKERS).where(WORKERS.c.last_seen_at < later(-unseen_seconds)))
+        connection.execute(sa.delete(WORKERS).where(WORKERS.c.last_seen_at < later(-unseen_seconds)))
 
 
 def _id_of(key: str, worker: str) -> str:
@@ -106,12 +105,12 @@ def _id_of(key: str, worker: str) -> str:
     return sha256(json.dumps([key, worker]).encode()).hexdigest() if key else worker
 
 
-def _enforce_limit(connection: Connection, key: str, bounds: WorkerBounds) -> None:
+def _enforce_limit(connection: sa.Connection, key: str, bounds: WorkerBounds) -> None:
     """Remove dead workers of a key that has reached its limit; refuse a further worker if all are alive."""
-    count = select(func.count()).select_from(WORKERS).where(WORKERS.c.key == key)
+    count = sa.select(sa.func.count()).select_from(WORKERS).where(WORKERS.c.key == key)
     if connection.execute(count).scalar_one() < bounds.most:
         return
-    removal = delete(WORKERS).where(WORKERS.c.key == key, WORKERS.c.last_seen_at < later(-bounds.alive_seconds))
+    removal = sa.delete(WORKERS).where(WORKERS.c.key == key, WORKERS.c.last_seen_at < later(-bounds.alive_seconds))
     if connection.execute(removal).rowcount:
         return
     message = (
@@ -126,8 +125,6 @@ def _worker_of_rows(rows: list[dict[str, Any]], owner: str | None) -> SeenWorker
     row = rows[0]
     running = [job for job in rows if job["job_id"] is not None]
     jobs = tuple(job["job_id"] for job in running if owner is None or job["job_owner"] == owner)
-    moments: dict[str, datetime] = {name: row[name] for name in ("first_seen_at", "last_seen_at")}
-    moments_text = {name: utc_text(moment) for name, moment in moments.items()}
     capabilities = _CAPABILITIES.validate_python(row["capabilities"])
     return SeenWorker(
         id=row["shown_name"],
@@ -135,5 +132,6 @@ def _worker_of_rows(rows: list[dict[str, Any]], owner: str | None) -> SeenWorker
         is_busy=bool(running),
         jobs=jobs,
         capabilities=capabilities,
-        **moments_text,
+        first_seen_at=utc_text(row["first_seen_at"]),
+        last_seen_at=utc_text(row["last_seen_at"]),
     )
