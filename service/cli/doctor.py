@@ -51,11 +51,9 @@ class Finding:
     """The result of one check."""
 
     name: str
-    """What was checked."""
     state: State
     """fault: the service does not start, or answers wrongly. warning: needs attention. ok: neither."""
     said: str
-    """The result."""
     fix: str | None = None
     """The remedy; null where none is needed."""
 

@@ -175,8 +175,11 @@ def tally_rows(connection: sa.Connection, tables: Sequence[sa.Table] | None = No
 
 def _tally(connection: sa.Connection, table: sa.Table, write: Callable[[Sequence[Record]], object]) -> Tally:
     names = sorted(table.columns.keys())
+    is_large = any(isinstance(column.type, sa.LargeBinary) for column in table.columns)
+    options = {"yield_per": LARGE_ROWS_AT_ONCE if is_large else ROWS_AT_ONCE}
     count, total = 0, 0
-    for rows in _read(connection, table):
+    for part in connection.execute(sa.select(table), execution_options=options).mappings().partitions():
+        rows = [{name: _in_utc(value) for name, value in row.items()} for row in part]
         write(rows)
         count += len(rows)
         for row in rows:
@@ -185,15 +188,8 @@ def _tally(connection: sa.Connection, table: sa.Table, write: Callable[[Sequence
     return Tally(count, f"{total % (1 << 256):064x}")
 
 
-def _read(connection: sa.Connection, table: sa.Table) -> Iterator[list[Record]]:
-    is_large = any(isinstance(column.type, sa.LargeBinary) for column in table.columns)
-    at_once = LARGE_ROWS_AT_ONCE if is_large else ROWS_AT_ONCE
-    rows_read = connection.execute(sa.select(table), execution_options={"yield_per": at_once}).mappings()
-    for part in rows_read.partitions():
-        yield [
-            {name: in_utc(one).astimezone(UTC) if isinstance(one, datetime) else one for name, one in row.items()}
-            for row in part
-        ]
+def _in_utc(value: Any) -> Any:
+    return in_utc(value).astimezone(UTC) if isinstance(value, datetime) else value
 
 
 def _plain(value: Any) -> Any:
@@ -218,13 +214,11 @@ class Backup:
     """The header of a backup."""
 
     revision: str
-    """Revision of the schema."""
     version: str
     """Version of traincost that wrote it."""
     made_at: str
     """In UTC."""
     tables: dict[str, Tally]
-    """Count and digest by table."""
 
     @property
     def rows(self) -> int:
@@ -239,10 +233,18 @@ def make_backup(url: str, file: Path) -> Backup:
     """Write a backup of a database into a file, while others read and write."""
     with _opened(url) as engine, new_file(file) as part:
         revision = _revision_of(engine)
-        read = _copy_pages(engine, part) if engine.dialect.name == "sqlite" else _copied_rows(engine, part)
+        copied = None
+        if engine.dialect.name == "sqlite":  # the pages of one moment; writers go on in the write-ahead log
+            with closing(sqlite3.connect(part)) as target, engine.connect() as source:
+                driver: Any = source.connection.driver_connection
+                driver.backup(target)
+        else:
+            copied = _copied_rows(engine, part)
+        with closing(sqlite3.connect(part)) as database:
+            database.execute("PRAGMA journal_mode=DELETE")
         with _opened_file(part) as file_connection:
             stored = tally_rows(file_connection)
-        if read not in (None, stored):
+        if copied not in (None, stored):
             raise BackupRefused(f"{file} would not hold what the database does; the backup is given up")
         made_at = datetime.now(UTC).isoformat(timespec="seconds")
         backup = Backup(revision=revision, version=__version__, made_at=made_at, tables=stored)
@@ -305,15 +307,6 @@ def _revision_of(engine: sa.Engine) -> str:
     return revision
 
 
-def _copy_pages(engine: sa.Engine, part: Path) -> dict[str, Tally] | None:
-    """Copy the pages of an SQLite database at one moment; writers go on in the write-ahead log."""
-    with closing(sqlite3.connect(part)) as target, engine.connect() as source:
-        driver: Any = source.connection.driver_connection
-        driver.backup(target)
-        target.execute("PRAGMA journal_mode=DELETE")
-    return None
-
-
 def _copied_rows(engine: sa.Engine, part: Path) -> dict[str, Tally]:
     """Rows of a PostgreSQL database in one snapshot, written into the same tables of an SQLite database."""
     into = open_engine(URL.create("sqlite", database=str(part)))
@@ -324,8 +317,6 @@ def _copied_rows(engine: sa.Engine, part: Path) -> dict[str, Tally]:
             copied = copy_rows(source, target)
     finally:
         into.dispose()
-    with closing(sqlite3.connect(part)) as file:
-        file.execute("PRAGMA journal_mode=DELETE")
     return copied
 
 

@@ -197,7 +197,6 @@ class Written:
 
     change: Change
     holdings: Holdings
-    """All rows after it."""
     rows: tuple[Row, ...]
     """The written rows, with their revisions."""
 

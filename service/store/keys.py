@@ -36,9 +36,7 @@ class ShareLink:
     """A link that shows one scenario."""
 
     id: str
-    """Its id, which is part of the link."""
     scenario_id: str
-    """The scenario that it shows."""
     made_by: str | None
     """Public part of the key, or subject of the token, that created it; None where the service required none."""
     created_at: datetime
@@ -66,18 +64,26 @@ def create_share_link(engine: sa.Engine, link: ShareLink, most: int) -> bool:
 
 def read_share_links(engine: sa.Engine, scenario_id: str | None = None) -> list[ShareLink]:
     """The links of a scenario, or of all, oldest first."""
-    query = _selected().order_by(SHARE_LINKS.c.created_at, SHARE_LINKS.c.id)
-    if scenario_id is not None:
-        query = query.where(SHARE_LINKS.c.scenario_id == scenario_id)
-    with answering(), reading(engine) as connection:
-        return [_link(row) for row in connection.execute(query).mappings()]
+    return _links(engine, *([] if scenario_id is None else [SHARE_LINKS.c.scenario_id == scenario_id]))
 
 
 def read_share_link(engine: sa.Engine, link_id: str) -> ShareLink | None:
     """One link; None where there is none of this id."""
+    return next(iter(_links(engine, SHARE_LINKS.c.id == link_id)), None)
+
+
+def _links(engine: sa.Engine, *conditions: sa.ColumnElement[bool]) -> list[ShareLink]:
+    """Links, oldest first, each revoked with its key."""
+    query = sa.select(SHARE_LINKS, API_KEYS.c.revoked_at.label("key_revoked_at")).join_from(
+        SHARE_LINKS, API_KEYS, SHARE_LINKS.c.made_by == API_KEYS.c.id, isouter=True
+    )
+    query = query.where(*conditions).order_by(SHARE_LINKS.c.created_at, SHARE_LINKS.c.id)
+    links = []
     with answering(), reading(engine) as connection:
-        row = connection.execute(_selected().where(SHARE_LINKS.c.id == link_id)).mappings().one_or_none()
-    return None if row is None else _link(row)
+        for row in connection.execute(query).mappings():
+            revoked = [moment for moment in (row["revoked_at"], row["key_revoked_at"]) if moment]
+            links.append(row_as(ShareLink, row, revoked_at=min(revoked, default=None)))
+    return links
 
 
 def revoke_share_link(engine: sa.Engine, link_id: str, moment: datetime, scenario_id: str | None = None) -> bool:
@@ -102,17 +108,6 @@ def revoke_unlisted_links(engine: sa.Engine) -> bool:
         if gone:
             log_change_in(connection, "unlisted")
     return bool(gone)
-
-
-def _selected() -> sa.Select[Any]:
-    return sa.select(SHARE_LINKS, API_KEYS.c.revoked_at.label("key_revoked_at")).join_from(
-        SHARE_LINKS, API_KEYS, SHARE_LINKS.c.made_by == API_KEYS.c.id, isouter=True
-    )
-
-
-def _link(row: Mapping[Any, Any]) -> ShareLink:
-    revoked = [moment for moment in (row["revoked_at"], row["key_revoked_at"]) if moment]
-    return row_as(ShareLink, row, revoked_at=min(revoked, default=None))
 
 
 Scope = Literal["read", "write", "worker", "admin", "sheet"]

@@ -150,7 +150,6 @@ class StoredResponse:
     """A stored response."""
 
     request_digest: str
-    """Digest of the request."""
     status: int
     headers: Mapping[str, str]
     content: bytes

@@ -48,7 +48,6 @@ class RetentionPeriods:
     answers_days: float
     """Stored answers that no scenario and no launch check refers to, after they were stored last."""
     audit_days: float
-    """Entries of the audit log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,13 +179,10 @@ class CheckedQuestion:
     """A question whose answer can be computed again with the same versions."""
 
     estimate_id: str
-    """Id of its answer."""
     question: Mapping[str, Any]
     """A request body of POST /v1/estimates."""
     formulas: str
-    """Version of the formulas."""
     catalogue: str
-    """Digest of the catalogue."""
 
 
 def store_checked_questions(engine: sa.Engine, questions: Iterable[tuple[CheckedQuestion, str]]) -> None:

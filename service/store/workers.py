@@ -33,7 +33,6 @@ class JobRequest:
     """The claim of a worker."""
 
     worker: str
-    """Its name."""
     capabilities: Capabilities
     kinds: Sequence[str]
     """Kinds of jobs that it can run."""
