@@ -13,7 +13,7 @@ from service.catalogue import shipped_catalogue
 from service.cli.reports import launch_check_report
 from service.client import Client
 from service.validation.devices import gpu_of_device
-from service.worker.devices import devices_here
+from service.worker.devices import counted, gpus_here
 from tests.live import serving
 
 MODELS = {"qwen3-0.6b": "dense, small", "llama-3.1-8b": "dense, the width of 8B", "olmoe-1b-7b": "mixture of experts"}
@@ -24,7 +24,7 @@ MOST_OFF_MEMORY_FRACTION, MOST_OFF_STEP_FRACTION = 0.03, 0.08
 
 def gpu_here() -> str:
     """Catalogue name of the GPU that this host has."""
-    for device in devices_here():
+    for device in counted(gpus_here()):
         slug = gpu_of_device(device["name"], device["memory_bytes"], shipped_catalogue())
         if slug is not None:
             return slug

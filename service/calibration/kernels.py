@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from service.calibration.device_fit import NOISE, fitted_device, least
 from service.calibration.observations import Observed, predicted_value, processor_of
 from service.calibration.records import Environment, Measurement
-from service.calibration.tables import shipped_records, shipped_table
+from service.calibration.tables import shipped_records, shipped_table, shipped_toml
 from service.estimator.constants import calibrated
 from service.estimator.question import AttentionName, Documented, Gpu
 from service.estimator.software.precision import Format
@@ -45,12 +45,7 @@ from service.estimator.time.rates import (
     rates_under,
 )
 
-PRODUCT_SOURCES = {
-    "aiconfigurator": "ai-dynamo/aiconfigurator@095f58a systems/data/*/gemm/trtllm/*/gemm_perf.parquet (random normal "
-    "data, short bursts; fp8 and fp4 with the quantising of the input), read 2026-11",
-    "simumax": "MooreThreads/SimuMax@4dcaae5 configs/system/{a100_pcie,b200_bf16_ceperm}.json (shares of 312 and 2250 "
-    "TFLOP/s; forward and both gradients, also of experts by Transformer Engine's general_grouped_gemm), read 2026-11",
-}
+PRODUCT_SOURCES: Mapping[str, str] = shipped_toml("sources")["products"]
 """Sources by the key of a row."""
 
 
@@ -354,20 +349,7 @@ def _with(generation: GenerationRates, number_format: Format, values: Mapping[st
     return replace(generation, formats={**generation.formats, number_format: replace(START, **values)})
 
 
-ATTENTION_SOURCES = {
-    "flash-2-paper": "Dao 2023, arXiv:2307.08691, figures 4 and 7, numbers over the bars, as in "
-    "Dao-AILab/flash-attention@0251105 assets/flash2_{a100,h100}_fwd_bwd_benchmark.png, read 2026-11",
-    "flash-3-paper": "Shah et al. 2024, arXiv:2407.08608, figures 5 (as in Dao-AILab/flash-attention@0251105 "
-    "assets/flash3_fp16_fwd.png) and 6, numbers over the bars, read 2026-11",
-    "flash-2-b200": "Dao-AILab/flash-attention#1589, flash_attn 2.7.4 on B200, read 2026-11",
-    "flash-4": "Dao-AILab/flash-attention#2280 and #2605, FlashAttention-4 on a data-centre Blackwell, taken for B200; "
-    "read 2026-11",
-    "tritonbench": "meta-pytorch/tritonbench#1267, FlashAttention-3 on H100, read 2026-11",
-    "cudnn-frontend": "NVIDIA/cudnn-frontend@3929da2 benchmark/sdpa_benchmark_training/results, bf16, cuDNN 9.19 on "
-    "H200, 9.22 on GB200 and GB300, read 2026-11",
-    "simumax": "MooreThreads/SimuMax@4dcaae5 configs/system/{a100_pcie,b200_bf16_ceperm}.json, halved for the mask; "
-    "read 2026-11",
-}
+ATTENTION_SOURCES: Mapping[str, str] = shipped_toml("sources")["attention"]
 """Sources by the key of a row."""
 
 LONG_TOKENS = 4096

@@ -12,6 +12,7 @@ from itertools import accumulate
 from math import ceil, floor, log
 from statistics import fmean
 
+from service.calibration.tables import shipped_toml
 from service.estimator.answer import INSIDE_FRACTION
 from service.estimator.question import Documented
 
@@ -172,47 +173,21 @@ def left_out_fraction(residuals: Residuals, source: str) -> float | None:
     return sum(abs(result) <= spread for result in own) / len(own)
 
 
-READ_OFF_ALL = ("residuals.LEAST_RESIDUAL", "residuals.RESIDUALS", "run_residuals.RUN_RESIDUALS")
-"""Constants to which every shipped source contributed: they widen intervals and move no prediction. Coverage without a
-source's own part is `coverage80_left_out_fraction`."""
+_READ_OFF = shipped_toml("read_off")
 
-READ_OFF: Mapping[str, tuple[str, ...]] = {
-    "bloom": ("device.CONTEXT_BYTES", "stacks.STACKS"),
-    "nanotron": ("allocator.HELD_ROOM",),
-    "torchtitan": ("allocator.EXPANDABLE_SHARE", "allocator.HELD_SHARE", "cross_entropy.CROSS_ENTROPIES"),
-    "megatron_functional": (
-        "cross_entropy.CROSS_ENTROPIES",
-        "memory.LAYERS_ON_DEVICE",
-        "pipeline_buffers.left_bytes",
-    ),
-}
-"""Constants, or formulas, of the estimator as topic.NAME, by the source that they were read off: of the stacks
-DeepSpeed's step gradients that stay (bloom); of the cross entropies the hole of the eager one (torchtitan) and the
-copies of the fused one (megatron_functional)."""
+READ_OFF_ALL: tuple[str, ...] = tuple(_READ_OFF["all"])
+"""Constants to which every shipped source contributed."""
 
+READ_OFF = {source: tuple(names) for source, names in _READ_OFF["by_source"].items()}
+"""Constants, or formulas, of the estimator as topic.NAME, by the source that they were read off."""
 
-STEPS_READ_OFF = ("step_constants.STEP_CONSTANTS", "step_residuals.RESIDUALS", "step_residuals.WAITING_WEIGHT")
-"""Constants to which the published steps of every source of FITTED_SOURCES contributed; predictions without a source's
-own part are its held-out figures."""
+STEPS_READ_OFF: tuple[str, ...] = tuple(_READ_OFF["steps"])
+"""Constants to which the published steps of every source of FITTED_SOURCES contributed."""
 
-STEPS_READ_OFF_ONE: Mapping[str, tuple[str, ...]] = {
-    "torchtitan": ("clock.CLOCK_EXPONENT", "exposed.TENSOR_OVERLAP_FRACTION"),
-}
-"""Constants of step time from pairs of one source's rows; its held-out figures are not independent of these."""
+STEPS_READ_OFF_ONE = {source: tuple(names) for source, names in _READ_OFF["steps_by_source"].items()}
+"""Constants of step time from pairs of one source's rows."""
 
-FITTED_SOURCES = (
-    "bloom",
-    "internevo",
-    "korthikanti2022_t5",
-    "llmfoundry",
-    "mbridge",
-    "mbridge_skills",
-    "megatron2021_t1",
-    "megatron2021_t2",
-    "mtnlg",
-    "nanotron",
-    "torchtitan",
-)
+FITTED_SOURCES: tuple[str, ...] = tuple(_READ_OFF["fitted_sources"])
 """Sources of published steps with which the constants of step time are fitted."""
 
 ONLY_SCORED = ("new GPU", "old GPU")

@@ -16,17 +16,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
-from importlib.resources import files
 from math import ceil, exp, log
 from statistics import median
-from tomllib import loads
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.scores import Comparison, spread_fraction
-from service.calibration.tables import shipped_table
+from service.calibration.tables import shipped_table, shipped_toml
 from service.estimator import FORMULAS_VERSION
 from service.estimator.constants import STEP_CONSTANTS, StepConstants
 from service.estimator.question import Question
@@ -257,7 +255,7 @@ def rounded(seconds: Mapping[str, float]) -> dict[str, float]:
 @cache
 def shipped_held_out() -> HeldOut:
     """The held-out predictions that the package ships."""
-    return HeldOut(**loads(files("service.calibration").joinpath(FILE).read_text(encoding="utf-8")))
+    return HeldOut(**shipped_toml("held_out"))
 
 
 def _lines(seconds: Mapping[str, float]) -> list[str]:

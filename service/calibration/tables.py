@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from tomllib import loads
 from typing import Any, Literal, TypeVar, get_type_hints
 
 from service.errors import MOST_PROBLEMS, Problem, Refused, TraincostError, did_you_mean, nearest
@@ -23,6 +24,11 @@ def shipped_table(name: str) -> list[dict[str, str]]:
     """
     text = files("service.calibration").joinpath(f"published/{name}.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def shipped_toml(name: str) -> dict[str, Any]:
+    """A file of facts about the tables of `published/`."""
+    return loads(files("service.calibration").joinpath(f"published/{name}.toml").read_text(encoding="utf-8"))
 
 
 Row = TypeVar("Row")

@@ -104,7 +104,8 @@ def create_jobs_in(connection: Connection, jobs: Sequence[NewJob]) -> None:
     if not jobs:
         return
     moment = now()
-    rows = [{**asdict(job), "requires": requires_text(job.requires), **_NEW} for job in jobs]
+    new = {"status": "queued", "attempt": 0, "given_back": 0, "cancel_requested": False, "events": 1}
+    rows = [{**asdict(job), "requires": requires_text(job.requires), **new} for job in jobs]
     connection.execute(insert(JOBS).values(available_at=moment, created_at=moment), rows)
     events = [{"job_id": job.id, "number": 1, "name": "queued", "data": {}} for job in jobs]
     connection.execute(insert(JOB_EVENTS).values(at=moment), events)
@@ -154,9 +155,6 @@ def requires_text(requires: Requirements) -> str:
 def job_of(row: Mapping[Any, Any]) -> Job:
     """A job from its row."""
     return row_as(Job, row, requires=Requirements(**json.loads(row["requires"])))
-
-
-_NEW = {"status": "queued", "attempt": 0, "given_back": 0, "cancel_requested": False, "events": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

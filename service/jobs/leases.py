@@ -20,7 +20,6 @@ from sqlalchemy import (
     Connection,
     DateTime,
     Engine,
-    Select,
     and_,
     delete,
     func,
@@ -85,7 +84,10 @@ def claim_job(engine: Engine, request: JobRequest, lease_seconds: float) -> Clai
     """Claim a job that a worker can do: owners in turn, of each owner the most urgent first, then the oldest."""
     token = token_urlsafe(LEASE_BYTES)
     with answering(), writing(engine) as connection:
-        matching = _matching_in(connection, request)
+        matching: dict[str, list[QueuedWork]] = {}
+        for work in _queued_work_in(connection):
+            if request.can_do(work):
+                matching.setdefault(work.owner, []).append(work)
         first = _next_in(connection, matching) if matching else None
         if first is None:
             return None
@@ -104,14 +106,17 @@ def claim_job(engine: Engine, request: JobRequest, lease_seconds: float) -> Clai
 def heartbeat_job(engine: Engine, lease: Lease, lease_seconds: float, progress: Any = None) -> HeartbeatState:
     """Renew the lease of a job."""
     with answering(), writing(engine) as connection:
-        job = job_in(connection, locked(lease.job_id))
+        job = _locked_in(connection, lease.job_id)
         if not is_held(job, lease) or job.status != "running":
             return "lost"
         renew_worker_in(connection, job.lease_key, job.worker or "")
         values: dict[str, Any] = {"lease_until": later(lease_seconds)}
         if progress is not None and progress != job.progress:
             size = len(json.dumps(progress).encode())
-            _refuse_too_much_progress(job, size)
+            if job.events >= MOST_EVENTS or job.progress_bytes + size > MOST_PROGRESS_BYTES:
+                message = f"{MOST_EVENTS} events and {MOST_PROGRESS_BYTES >> 20} MiB of progress are kept of a job"
+                fix = "send heartbeats without progress from now on; the result is taken as ever"
+                raise Refused(Problem(field="progress", code="too_many_events", message=message, fix=fix))
             values |= {"progress": progress, "events": JOBS.c.events + 1, "progress_bytes": job.progress_bytes + size}
             add_event_in(connection, replace(job, events=job.events + 1), "progress", progress)
         connection.execute(job_update(job.id).values(**values))
@@ -124,23 +129,20 @@ def holds_part(engine: Engine, parent: str, token: str, key: str) -> bool:
     columns = JOBS.c.id, JOBS.c.attempt, JOBS.c.lease_digest
     with answering(), reading(engine) as connection:
         rows = connection.execute(query.with_only_columns(*columns)).all()
-    return any(row.lease_digest is not None and _is_same(row.lease_digest, token, row.attempt) for row in rows)
+    digests = [(row.lease_digest, _digest(token, row.attempt)) for row in rows if row.lease_digest is not None]
+    return any(compare_digest(stored, own) for stored, own in digests)
 
 
 def is_held(job: Job | None, lease: Lease) -> TypeGuard[Job]:
     """Whether a lease is that of the last claim of a job, and comes from the key that claimed it."""
     if job is None or job.lease_digest is None or job.lease_key not in ("", lease.key):
         return False
-    return _is_same(job.lease_digest, lease.token, job.attempt)
+    return compare_digest(job.lease_digest, _digest(lease.token, job.attempt))
 
 
-def locked(job_id: str) -> Select[Any]:
+def _locked_in(connection: Connection, job_id: str) -> Job | None:
     """A job, locked until the transaction ends."""
-    return select(JOBS).where(JOBS.c.id == job_id).with_for_update()
-
-
-def _is_same(digest: bytes, token: str, attempt: int) -> bool:
-    return compare_digest(digest, _digest(token, attempt))
+    return job_in(connection, select(JOBS).where(JOBS.c.id == job_id).with_for_update())
 
 
 def _digest(token: str, attempt: int) -> bytes:
@@ -148,26 +150,9 @@ def _digest(token: str, attempt: int) -> bytes:
     return sha256(f"{attempt}:{token}".encode()).digest()
 
 
-def _refuse_too_much_progress(job: Job, size: int) -> None:
-    if job.events < MOST_EVENTS and job.progress_bytes + size <= MOST_PROGRESS_BYTES:
-        return
-    message = f"{MOST_EVENTS} events and {MOST_PROGRESS_BYTES >> 20} MiB of progress are kept of a job"
-    fix = "send heartbeats without progress from now on; the result is taken as ever"
-    raise Refused(Problem(field="progress", code="too_many_events", message=message, fix=fix))
-
-
 def _is_available() -> tuple[Any, ...]:
     """Whether a job may be claimed now. The clock is read once, not for each job."""
     return JOBS.c.status == "queued", JOBS.c.available_at <= select(now()).scalar_subquery()
-
-
-def _matching_in(connection: Connection, request: JobRequest) -> dict[str, list[QueuedWork]]:
-    """Queued jobs that a worker can do, by owner."""
-    matching: dict[str, list[QueuedWork]] = {}
-    for work in _queued_work_in(connection):
-        if request.can_do(work):
-            matching.setdefault(work.owner, []).append(work)
-    return matching
 
 
 def _queued_work_in(connection: Connection) -> list[QueuedWork]:
@@ -189,22 +174,16 @@ def _next_in(connection: Connection, matching: Mapping[str, Sequence[QueuedWork]
     next_owner = connection.execute(by_share.limit(1).with_for_update(skip_locked=True)).scalar_one_or_none()
     order = list(connection.execute(by_share).scalars())
     for owner in sorted(order, key=lambda owner: owner != next_owner):
-        first = _first_in(connection, owner, matching[owner])
+        is_match = tuple_(JOBS.c.kind, JOBS.c.requires).in_([(work.kind, work.requires) for work in matching[owner]])
+        query = select(JOBS.c.id, JOBS.c.attempt).where(*_is_available(), JOBS.c.owner == owner, is_match)
+        query = query.order_by(JOBS.c.priority.desc(), JOBS.c.created_at, JOBS.c.id).limit(1)
+        first = connection.execute(query.with_for_update(skip_locked=True)).one_or_none()  # that no other claim has
         if first is not None:
             if owner == next_owner:
                 last = select(func.max(OWNER_SHARES.c.served)).scalar_subquery()
                 connection.execute(update(OWNER_SHARES).where(OWNER_SHARES.c.owner == owner).values(served=last + 1))
-            return first
+            return first.id, first.attempt
     return None
-
-
-def _first_in(connection: Connection, owner: str, matching: Sequence[QueuedWork]) -> tuple[str, int] | None:
-    """The first job of an owner that no other claim has locked."""
-    is_match = tuple_(JOBS.c.kind, JOBS.c.requires).in_([(work.kind, work.requires) for work in matching])
-    first = select(JOBS.c.id, JOBS.c.attempt).where(*_is_available(), JOBS.c.owner == owner, is_match)
-    first = first.order_by(JOBS.c.priority.desc(), JOBS.c.created_at, JOBS.c.id).limit(1)
-    row = connection.execute(first.with_for_update(skip_locked=True)).one_or_none()
-    return None if row is None else (row.id, row.attempt)
 
 
 MOST_FILES = 100
@@ -227,13 +206,17 @@ def store_file(engine: Engine, lease: Lease, file: JobFile, most_key_bytes: int 
     same = JOB_FILES.c.job_id == lease.job_id, JOB_FILES.c.name == file.name
     values = {"job_id": lease.job_id, "name": file.name, "media_type": file.media_type, "content": file.content}
     with answering(), writing(engine) as connection:
-        job = job_in(connection, locked(lease.job_id))
+        job = _locked_in(connection, lease.job_id)
         if not is_held(job, lease) or job.status != "running":
             return False
         replaced = connection.execute(select(func.length(JOB_FILES.c.content)).where(*same)).scalar_one_or_none()
         more_bytes = len(file.content) - (replaced or 0)
         if replaced is None:
-            _refuse_too_many(connection, job)
+            count = select(func.count()).select_from(JOB_FILES).where(JOB_FILES.c.job_id == job.id)
+            if connection.execute(count).scalar_one() >= MOST_FILES:
+                message = f"a job leaves at most {MOST_FILES} files"
+                fix = "put several into one, or replace one by its name"
+                raise Refused(Problem(field="", code="too_many_files", message=message, fix=fix))
         _refuse_too_large(connection, job, more_bytes, most_key_bytes)
         connection.execute(delete(JOB_FILES).where(*same))
         connection.execute(insert(JOB_FILES), values)
@@ -246,13 +229,6 @@ def holds_job(engine: Engine, lease: Lease) -> bool:
     with answering(), reading(engine) as connection:
         job = job_in(connection, select(JOBS).where(JOBS.c.id == lease.job_id))
     return is_held(job, lease) and job.status == "running"
-
-
-def _refuse_too_many(connection: Connection, job: Job) -> None:
-    count = select(func.count()).select_from(JOB_FILES).where(JOB_FILES.c.job_id == job.id)
-    if connection.execute(count).scalar_one() >= MOST_FILES:
-        message, fix = f"a job leaves at most {MOST_FILES} files", "put several into one, or replace one by its name"
-        raise Refused(Problem(field="", code="too_many_files", message=message, fix=fix))
 
 
 def _refuse_too_large(connection: Connection, job: Job, more_bytes: int, most_key_bytes: int) -> None:
@@ -343,17 +319,15 @@ def finish_job(engine: Engine, lease: Lease, outcome: Outcome, also: OnEnd | Non
     """Store the outcome of an attempt, if the worker holds the lease. A repeated request stores nothing new."""
     digest = outcome.digest()
     with answering(), writing(engine) as connection:
-        job = job_in(connection, locked(lease.job_id))
+        job = _locked_in(connection, lease.job_id)
         if not is_held(job, lease):
             return False
         if job.status == "running":
             _end_in(connection, job, {**_state_after(job, outcome), "outcome_digest": digest}, also)
             return True
-        if job.outcome_digest is None:
-            return False
-        if job.outcome_digest != digest:
+        if job.outcome_digest not in (None, digest):
             raise AlreadyFinished(FINISHED)
-        return True
+        return job.outcome_digest == digest
 
 
 def cancel_job(engine: Engine, job_id: str, also: OnEnd | None = None) -> Job | None:
@@ -440,7 +414,7 @@ def _end_in(connection: Connection, job: Job, values: Mapping[str, Any], also: O
 
 
 def _cancel_in(connection: Connection, job_id: str, also: OnEnd | None) -> Job | None:
-    job = job_in(connection, locked(job_id))
+    job = _locked_in(connection, job_id)
     if job is None or job.status in ENDED or job.cancel_requested:
         return job
     if job.status == "queued":
@@ -451,10 +425,8 @@ def _cancel_in(connection: Connection, job_id: str, also: OnEnd | None) -> Job |
 def _state_after(job: Job, outcome: Outcome) -> dict[str, Any]:
     """The next state of a job whose worker ends an attempt."""
     reported = {"result": outcome.result, "error": None if outcome.error is None else dict(outcome.error)}
-    if outcome.ending == "succeeded":
-        return {"status": "succeeded", **reported, **_ENDS_NOW}
-    if job.cancel_requested:
-        return {"status": "cancelled", **reported, **_ENDS_NOW}
+    if outcome.ending == "succeeded" or job.cancel_requested:
+        return {"status": "succeeded" if outcome.ending == "succeeded" else "cancelled", **reported, **_ENDS_NOW}
     is_given_back = outcome.ending in {"cancelled", "released"}  # cancelled: it stopped before the retry
     if is_given_back and job.given_back < MOST_RELEASES:
         return {"status": "queued", "given_back": job.given_back + 1, "available_at": now(), **_NOT_HELD}
@@ -532,11 +504,18 @@ class LeaseExpiry:
         correct_moments(self._engine, self._lease_seconds)
         reading = self._read()
         if self._last is not None and self._is_jump(self._last, reading):
-            renew_leases(self._engine, self._lease_seconds)
+            self._renew_all()
             self._last = self._read()
             return 0
         self._last = reading
         return expire_leases(self._engine, self._also, reading.moment)
+
+    def _renew_all(self) -> None:
+        """Renew every lease, and restart the timeout of every job that is overdue by the database's clock."""
+        is_running = JOBS.c.status == "running"
+        with answering(), writing(self._engine) as connection:
+            connection.execute(update(JOBS).where(is_running, is_overtime()).values(started_at=now()))
+            connection.execute(update(JOBS).where(is_running).values(lease_until=later(self._lease_seconds)))
 
     def _read(self) -> _ClockReading:
         begun = self._clock()
@@ -547,14 +526,6 @@ class LeaseExpiry:
         most = min(MOST_JUMP_SECONDS, self._lease_seconds / 4)
         database_seconds = (reading.moment - last.moment).total_seconds()
         return not reading.begun - last.ended - most <= database_seconds <= reading.ended - last.begun + most
-
-
-def renew_leases(engine: Engine, lease_seconds: float) -> None:
-    """Renew every lease, and restart the timeout of every job that is overdue by the database's clock."""
-    is_running = JOBS.c.status == "running"
-    with answering(), writing(engine) as connection:
-        connection.execute(update(JOBS).where(is_running, is_overtime()).values(started_at=now()))
-        connection.execute(update(JOBS).where(is_running).values(lease_until=later(lease_seconds)))
 
 
 def correct_moments(engine: Engine, lease_seconds: float) -> None:

@@ -107,17 +107,15 @@ async def record_of(runner: Runner, task: Task, report: Callable[[dict[str, Any]
     """The record of a task; None where it did not end in time. Nothing that it started is left running."""
     running = await _started(runner, task)
     try:
-        while (record := await asyncio.to_thread(running.poll)) is None and not _is_late(running, task):
+        while (record := await asyncio.to_thread(running.poll)) is None:
+            began_seconds = running.began_seconds()
+            if began_seconds is not None and time.monotonic() - began_seconds > task.most_seconds:
+                break
             report(await asyncio.to_thread(running.progress))
             await asyncio.sleep(POLL_SECONDS)
         return record
     finally:
         await asyncio.shield(asyncio.to_thread(running.kill))
-
-
-def _is_late(running: Running, task: Task) -> bool:
-    began_seconds = running.began_seconds()
-    return began_seconds is not None and time.monotonic() - began_seconds > task.most_seconds
 
 
 async def _started(runner: Runner, task: Task) -> Running:
@@ -193,24 +191,19 @@ async def _with_uploaded_files(context: JobContext, record: Record, folder: Path
     summary = record.get("summary") or {}
     uploaded, reasons = [], []
     for name in summary.get("files", ()):
-        reason = await _upload(context, folder, name)
+        path = folder / name
+        reason: str | None = "it is not there"
+        if path.parent == folder and path.is_file():
+            media_type = MEDIA_TYPES.get(path.suffix, "application/octet-stream")
+            reason = await context.upload(JobFile(name=name, path=path, media_type=media_type))
         if reason is None:
             uploaded.append(name)
         else:
             reasons.append(f"the file {name} is not kept: {reason}")
     if not reasons:
         return record
-    reason = "; ".join(filter(None, (record.get("reason"), *reasons)))
-    return {**record, "reason": reason, "summary": {**summary, "files": uploaded}}
-
-
-async def _upload(context: JobContext, folder: Path, name: str) -> str | None:
-    """The reason why a file is not uploaded; None where it is."""
-    path = folder / name
-    if path.parent != folder or not path.is_file():
-        return "it is not there"
-    media_type = MEDIA_TYPES.get(path.suffix, "application/octet-stream")
-    return await context.upload(JobFile(name=name, path=path, media_type=media_type))
+    whole = "; ".join(filter(None, (record.get("reason"), *reasons)))
+    return {**record, "reason": whole, "summary": {**summary, "files": uploaded}}
 
 
 def _progress_of(task: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
@@ -231,13 +224,20 @@ MOST_CACHED_SWEEPS = 4
 """Sweeps in the cache, so that each is read once for all its parts. Source: a choice; some megabytes each."""
 
 _sweeps: dict[str, bytes] = {}
+"""Inputs of the rows of sweeps, which never change."""
 
 
 async def run_sweep_shard(context: JobContext) -> JobResult:
     """Compute a part of a sweep, and upload its rows."""
     folder = context.folder / "shard"
     folder.mkdir()
-    (folder / SWEEP_FILE).write_bytes(await _sweep(context))
+    sweep_id = str(context.job.payload["sweep"])
+    if sweep_id not in _sweeps:
+        content = await context.read(f"/v1/worker/sweeps/{sweep_id}")
+        while len(_sweeps) >= MOST_CACHED_SWEEPS:
+            del _sweeps[next(iter(_sweeps))]
+        _sweeps[sweep_id] = content
+    (folder / SWEEP_FILE).write_bytes(_sweeps[sweep_id])
     task = Task(task=context.job.payload, folder=folder, module=SHARD_PROCESS, most_seconds=context.job.timeout_seconds)
     record = await record_of(context.runner, task, lambda progress: context.report({"rows": progress.get("rows", 0)}))
     if record is None:
@@ -253,17 +253,6 @@ async def run_sweep_shard(context: JobContext) -> JobResult:
 def _failed(code: str, reason: str, *, is_final: bool = False) -> JobResult:
     error: dict[str, Any] = {"code": code, "message": reason, "final": is_final}
     return JobResult(outcome="failed", error=error)
-
-
-async def _sweep(context: JobContext) -> bytes:
-    """The inputs of the rows of a sweep, cached: a sweep never changes."""
-    sweep_id = str(context.job.payload["sweep"])
-    if sweep_id not in _sweeps:
-        content = await context.read(f"/v1/worker/sweeps/{sweep_id}")
-        while len(_sweeps) >= MOST_CACHED_SWEEPS:
-            del _sweeps[next(iter(_sweeps))]
-        _sweeps[sweep_id] = content
-    return _sweeps[sweep_id]
 
 
 SWEEP = "sweep-shard"
@@ -320,18 +309,6 @@ class RequestRefused(TraincostError):
     """The service refuses the request, and would refuse it again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """Address of the service and identity of the worker."""
-
-    url: str
-    """E.g. https://traincost.example.org"""
-    token: str | None
-    """A key with the scope worker; None where the service requires none."""
-    worker: str
-    """Name of this worker."""
-
-
 class ServiceClient:
     """Client of one service for one worker. Retries let a measurement survive a restart of the service.
 
@@ -340,20 +317,22 @@ class ServiceClient:
     reason. Any other refusal is raised to the caller.
     """
 
-    def __init__(self, address: Address, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self.worker = address.worker
+    def __init__(
+        self, url: str, token: str | None, worker: str, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
+        self.worker = worker
         self._is_unreachable = False
         headers = {"User-Agent": f"traincost-worker/{__version__}", "Accept": "application/json"}
-        authorised = {} if address.token is None else {"Authorization": f"Bearer {address.token}"}
+        authorised = {} if token is None else {"Authorization": f"Bearer {token}"}
         timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
         try:
             self._http = httpx.AsyncClient(
-                base_url=address.url, headers={**headers, **authorised}, timeout=timeout, transport=transport
+                base_url=url, headers={**headers, **authorised}, timeout=timeout, transport=transport
             )
         except httpx.InvalidURL as error:
-            raise StartupError(f"{address.url} is no address of a service: {error}") from None
+            raise StartupError(f"{url} is no address of a service: {error}") from None
         if self._http.base_url.scheme not in {"http", "https"} or not self._http.base_url.host:
-            raise StartupError(f"{address.url} is no address of a service; it begins with http:// or https://")
+            raise StartupError(f"{url} is no address of a service; it begins with http:// or https://")
 
     async def close(self) -> None:
         """Close the connections."""
@@ -386,9 +365,8 @@ class ServiceClient:
         """Upload a file of a job, retried while the service is down."""
         content = _bounded(MOST_FILE_BYTES, await asyncio.to_thread(file.path.read_bytes))
         headers = {"Content-Type": file.media_type, LEASE_HEADER: job.lease}
-        await self._unless_lost(
-            "PUT", f"{_job_path(job)}/files/{quote(file.name, safe='')}", content=content, headers=headers
-        )
+        path = f"{_job_path(job)}/files/{quote(file.name, safe='')}"
+        await self._unless_lost("PUT", path, content=content, headers=headers)
 
     async def read(self, job: ClaimedJob, path: str) -> bytes:
         """Download an input of a job, retried while the service is down."""
@@ -715,7 +693,7 @@ def _log_format() -> LogFormat:
 
 async def _work(options: argparse.Namespace) -> None:
     runner = await asyncio.to_thread(_runner, options)
-    client = ServiceClient(Address(url=options.url, token=options.token or None, worker=options.name))
+    client = ServiceClient(options.url, options.token or None, options.name)
     limits = WorkerOptions(once=options.once, most_idle_seconds=options.max_idle)
     stopping = asyncio.Event()
     _stop_on_signal(stopping, with_parent=options.with_parent)
@@ -725,7 +703,9 @@ async def _work(options: argparse.Namespace) -> None:
         capabilities = {**reported, "labels": {**reported.get("labels", {}), **dict(options.label)}}
         work = work_of(capabilities)
         slots = [ClaimLoop(client, runner, work, limits, stopping) for _ in range(options.slots or runner.slots())]
-        log.info("worker %s asks %s for jobs; %s", options.name, options.url, _summary(capabilities))
+        devices = ", ".join(f"{one['count']} x {one['name']}" for one in reported["devices"])
+        summary = devices or f"no GPU, {reported['cpu_threads']} processor threads"
+        log.info("worker %s asks %s for jobs; %s", options.name, options.url, summary)
         async with asyncio.TaskGroup() as group:
             for slot in slots:
                 group.create_task(slot.run(capabilities))
@@ -761,12 +741,6 @@ def _stop_on_signal(stopping: asyncio.Event, *, with_parent: bool) -> None:
         loop.add_reader(sys.stdin.fileno(), read)
 
 
-def _summary(capabilities: dict[str, object]) -> str:
-    devices = capabilities["devices"]
-    counted = [f"{one['count']} x {one['name']}" for one in devices] if isinstance(devices, list) else []
-    return ", ".join(counted) or f"no GPU, {capabilities['cpu_threads']} processor threads"
-
-
 def _parsed(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="traincost worker", description=HELP, allow_abbrev=False)
     url = os.environ.get("TRAINCOST_URL") or DEFAULT_URL
@@ -777,14 +751,8 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     )  # fmt: skip
     name = f"{socket.gethostname()}-{secrets.token_hex(4)}"
     parser.add_argument("--name", default=name, help="its name (the host's, and eight digits)")
-    parser.add_argument(
-        "--label",
-        action="append",
-        default=[],
-        type=_label,
-        metavar="NAME=VALUE",
-        help="what jobs may ask for",
-    )
+    label_options: dict[str, Any] = {"action": "append", "default": [], "type": _label, "metavar": "NAME=VALUE"}
+    parser.add_argument("--label", help="what jobs may ask for", **label_options)
     parser.add_argument("--runner", choices=(LOCAL, RAY), default=LOCAL, help="where jobs run (local)")
     parser.add_argument(
         "--ray-address", metavar="HOST:PORT", help="head of the Ray cluster (that of RAY_ADDRESS, or of this host)"

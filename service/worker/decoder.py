@@ -43,8 +43,7 @@ class FeedForward(nn.Module):
             active = self.activation(self.up_proj(hidden))
         else:
             active = functional.silu(self.gate_proj(hidden)) * self.up_proj(hidden)
-        down: torch.Tensor = self.down_proj(active)
-        return down
+        return self.down_proj(active)
 
 
 EPSILON = 1e-5
@@ -119,20 +118,6 @@ def rotary_positions(tokens: int, width: int, dtype: torch.dtype, device: torch.
         return twice.cos().to(dtype), twice.sin().to(dtype)
 
 
-def causal_mask(tokens: int, model: Model, mixer: str, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """The additive mask of eager attention: 0 for visible keys, the lowest number for others."""
-    with torch.no_grad():
-        place = torch.arange(tokens, device=device)
-        seen = place[:, None] >= place
-        if mixer == "sliding_attention" and model.sliding_window:
-            seen &= place[:, None] - place < model.sliding_window
-        if mixer == "chunked_attention" and model.attention_chunk_size:
-            chunk = place // model.attention_chunk_size
-            seen &= chunk[:, None] == chunk
-        lowest = torch.finfo(dtype).min
-        return torch.where(seen, torch.tensor(0.0, dtype=dtype, device=device), lowest)[None, None]
-
-
 def _rotated(states: torch.Tensor, positions: Positions) -> torch.Tensor:
     """Queries or keys with their positions: transformers' apply_rotary_pos_emb."""
     cosines, sines = (part[:, None] for part in positions)
@@ -178,8 +163,7 @@ class Attention(nn.Module):
             if self.kernel == "eager"
             else self._fused(queries, keys, values, mask)
         )
-        projected: torch.Tensor = self.o_proj(mixed.reshape(*hidden.shape[:-1], -1).contiguous())
-        return projected
+        return self.o_proj(mixed.reshape(*hidden.shape[:-1], -1).contiguous())
 
     def _heads(self, hidden: torch.Tensor) -> list[torch.Tensor]:
         """Queries, keys and values, head by head."""
@@ -194,8 +178,7 @@ class Attention(nn.Module):
     def _normed(self, part: torch.Tensor, norm: nn.Module | None, shape: tuple[int, ...]) -> torch.Tensor:
         if norm is None:
             return part.view(shape)
-        whole: torch.Tensor = norm(part).view(shape) if self.model.qk_norm == "full" else norm(part.view(shape))
-        return whole
+        return norm(part).view(shape) if self.model.qk_norm == "full" else norm(part.view(shape))
 
     def _eager(
         self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
@@ -219,7 +202,7 @@ class Attention(nn.Module):
         repeats = times > 1 and (mask is not None or not queries.is_cuda)
         if repeats:
             keys, values = _repeated(keys, times), _repeated(values, times)
-        with _backends(self.kernel, queries):
+        with sdpa_kernel(list(BACKENDS[self.kernel])) if queries.is_cuda else nullcontext():
             mixed = functional.scaled_dot_product_attention(
                 queries,
                 keys,
@@ -230,14 +213,6 @@ class Attention(nn.Module):
                 enable_gqa=times > 1 and not repeats,
             )
         return mixed.transpose(1, 2).contiguous()
-
-
-def _backends(kernel: str, queries: torch.Tensor) -> AbstractContextManager[None]:
-    """The kernels that may run; a processor has one of its own."""
-    if not queries.is_cuda:
-        return nullcontext()
-    chosen: AbstractContextManager[None] = sdpa_kernel(list(BACKENDS[kernel]))
-    return chosen
 
 
 DEVIATION = 0.02
@@ -280,10 +255,8 @@ def grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tens
         rows, matrices = rows.to(target), matrices.to(target)
     kernel = getattr(functional, "grouped_mm", None)
     if kernel is not None and rows.is_cuda and rows.dtype is torch.bfloat16:
-        fast: torch.Tensor = kernel(rows, matrices.transpose(1, 2), offs=ends)
-        return fast
-    product: torch.Tensor = GroupedProduct.apply(rows, matrices, ends)
-    return product
+        return kernel(rows, matrices.transpose(1, 2), offs=ends)
+    return GroupedProduct.apply(rows, matrices, ends)
 
 
 class Router(nn.Module):
@@ -393,8 +366,7 @@ class Layer(nn.Module):
 
     def _after(self, norm: int, branch: torch.Tensor) -> torch.Tensor:
         """A branch, normed where layers have norms after branches too."""
-        normed: torch.Tensor = self.norms[norm](branch) if len(self.norms) == 4 else branch
-        return normed
+        return self.norms[norm](branch) if len(self.norms) == 4 else branch
 
 
 class Decoder(nn.Module):
@@ -430,8 +402,7 @@ class Decoder(nn.Module):
                 hidden = layer(hidden, rotary, masks[layer.mixer])
         hidden = hidden if self.final_norm is None else self.final_norm(hidden)
         hidden = hidden if self.narrowing is None else self.narrowing(hidden)
-        logits: torch.Tensor = self.head(hidden)
-        return logits
+        return self.head(hidden)
 
     def _embedded(self, tokens: torch.Tensor) -> torch.Tensor:
         hidden = self.embedding(tokens)
@@ -439,19 +410,29 @@ class Decoder(nn.Module):
         if self.positions is not None:
             hidden = hidden + self.positions(torch.arange(tokens.shape[1], device=tokens.device)[None])
         hidden = hidden if self.embedding_norm is None else self.embedding_norm(hidden)
-        dropped: torch.Tensor = self.dropout(hidden)
-        return dropped
+        return self.dropout(hidden)
 
     def _mask(self, mixer: str, length: int, hidden: torch.Tensor) -> torch.Tensor | None:
-        """The mask of eager attention, and of windows that the fused kernels lack."""
+        """The additive mask of eager attention, and of windows that the fused kernels lack.
+
+        It is 0 for visible keys, and the lowest number for others.
+        """
+        model, device, dtype = self.model, hidden.device, hidden.dtype
         window = {
-            "sliding_attention": self.model.sliding_window,
-            "chunked_attention": self.model.attention_chunk_size,
-        }.get(mixer)
-        is_causal = window is None or window >= length
-        if self.running.kernel != "eager" and is_causal:
+            "sliding_attention": model.sliding_window, "chunked_attention": model.attention_chunk_size,
+        }.get(mixer)  # fmt: skip
+        if self.running.kernel != "eager" and (window is None or window >= length):
             return None
-        return causal_mask(length, self.model, mixer, hidden.dtype, hidden.device)
+        with torch.no_grad():
+            place = torch.arange(length, device=device)
+            seen = place[:, None] >= place
+            if mixer == "sliding_attention" and window:
+                seen &= place[:, None] - place < window
+            if mixer == "chunked_attention" and window:
+                chunk = place // window
+                seen &= chunk[:, None] == chunk
+            zero = torch.tensor(0.0, dtype=dtype, device=device)
+            return torch.where(seen, zero, torch.finfo(dtype).min)[None, None]
 
 
 def _table(rows: int, width: int) -> nn.Embedding:
@@ -510,16 +491,14 @@ class Trainer:
     def __init__(self, model: nn.Module, vocabulary: int, recipe: StepRecipe, device: str) -> None:
         self.model, self.vocabulary, self.recipe, self.device = model, vocabulary, recipe, torch.device(device)
         self.parameters: list[nn.Parameter] = list(model.parameters())
-        self.optimizer = self._optimizer()
+        options: dict[str, Any] = {"lr": LEARNING_RATE, ("fused" if recipe.fused_update else "foreach"): True}
+        if recipe.optimizer == "sgd-momentum":
+            self.optimizer: Any = torch.optim.SGD(self.parameters, momentum=0.9, **options)
+        else:
+            self.optimizer = torch.optim.AdamW(self.parameters, weight_decay=0.1, **options)
         self.scaler = torch.amp.GradScaler(self.device.type) if recipe.compute == "fp16" else None
         shape = (recipe.micro_batch, recipe.sequence_length)
         self.tokens = torch.randint(vocabulary, shape, device=self.device)
-
-    def _optimizer(self) -> Any:
-        options = {"fused": True} if self.recipe.fused_update else {"foreach": True}
-        if self.recipe.optimizer == "sgd-momentum":
-            return torch.optim.SGD(self.parameters, lr=LEARNING_RATE, momentum=0.9, **options)
-        return torch.optim.AdamW(self.parameters, lr=LEARNING_RATE, weight_decay=0.1, **options)
 
     def step(self, mark: Mark | None = None) -> None:
         """Train on the batch once."""
@@ -543,10 +522,8 @@ class Trainer:
         return loss
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        if self.recipe.compute is None:
-            return nullcontext()
-        chosen: AbstractContextManager[Any] = torch.autocast(self.device.type, FORMATS[self.recipe.compute])
-        return chosen
+        compute = self.recipe.compute
+        return nullcontext() if compute is None else torch.autocast(self.device.type, FORMATS[compute])
 
     def _update(self, mark: Mark) -> None:
         if self.scaler is not None:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import service
@@ -112,18 +111,18 @@ def parse_gpus(text: str, fields: Sequence[str] = FIELDS) -> tuple[DriverGpu, ..
     (1980000000.0, 700.0, 4194304.0)
     """
     rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
-    return tuple(_driver_gpu(dict(zip(fields, row, strict=True))) for row in rows if len(row) == len(fields))
-
-
-def _driver_gpu(output: Mapping[str, str]) -> DriverGpu:
-    return DriverGpu(
-        uuid=output["uuid"],
-        address=output["pci.bus_id"].lower(),
-        driver=output["driver_version"],
-        most_clock_hz=_number(output["clocks.max.sm"], 1e6),
-        power_limit_watts=_number(output["power.limit"], 1.0),
-        is_divided=output.get(SLICES) == "Enabled",
-        used_bytes=_number(output["memory.used"], MEBIBYTE),
+    outputs = [dict(zip(fields, row, strict=True)) for row in rows if len(row) == len(fields)]
+    return tuple(
+        DriverGpu(
+            uuid=output["uuid"],
+            address=output["pci.bus_id"].lower(),
+            driver=output["driver_version"],
+            most_clock_hz=_number(output["clocks.max.sm"], 1e6),
+            power_limit_watts=_number(output["power.limit"], 1.0),
+            is_divided=output.get(SLICES) == "Enabled",
+            used_bytes=_number(output["memory.used"], MEBIBYTE),
+        )
+        for output in outputs
     )
 
 
@@ -224,11 +223,6 @@ def gpus_here() -> list[tuple[str, float]]:
     return listed_gpus(_output(DRIVER_QUERY))
 
 
-def devices_here() -> list[dict[str, Any]]:
-    """The GPUs of this host by kind."""
-    return counted(gpus_here())
-
-
 def visible_alone(name: str | None, names: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
     """Variables under which a process sees only the GPUs of one name.
 
@@ -316,17 +310,13 @@ def chosen_device(local_rank: int) -> str:
         return f"cuda:{local_rank}"
     gpus = () if os.environ.get(VISIBLE_GPUS) in {"", "-1"} else driver_gpus()
     if gpus:
-        raise CannotRun(unusable(str(torch.__version__), gpus[0].driver, _torch_error(torch)))
+        reason = "it finds none"
+        try:
+            torch.cuda.init()
+        except Exception as error:  # its first sentence
+            reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
+        raise CannotRun(unusable(str(torch.__version__), gpus[0].driver, reason))
     return "cpu"
-
-
-def _torch_error(torch: ModuleType) -> str:
-    """The first sentence of torch's error at the request for a GPU."""
-    try:
-        torch.cuda.init()
-    except Exception as error:
-        return str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
-    return "it finds none"
 
 
 def unusable(torch: str, driver: str, output: str) -> str:
@@ -341,33 +331,18 @@ def unusable(torch: str, driver: str, output: str) -> str:
     return f"torch {torch} cannot use the GPU that driver {driver} tells of: {output}; {remedy}"
 
 
-def make_current(device: str) -> None:
-    """Make a device the current one of this process."""
-    if device != "cpu":
-        import torch
-
-        torch.cuda.set_device(device)
-
-
 def driver_gpu(device: str) -> DriverGpu | None:
     """The driver's report of the GPU behind a torch device."""
     if device == "cpu":
         return None
     import torch
 
-    properties = torch.cuda.get_device_properties(device)
-    gpus = driver_gpus()
-    address = _address(properties)
-    uuid = str(getattr(properties, "uuid", ""))
+    properties, gpus = torch.cuda.get_device_properties(device), driver_gpus()
+    bus, slot = getattr(properties, "pci_bus_id", None), getattr(properties, "pci_device_id", None)
+    domain, uuid = getattr(properties, "pci_domain_id", 0), str(getattr(properties, "uuid", ""))
+    address = None if bus is None or slot is None else f"{domain:04x}:{bus:02x}:{slot:02x}.0"
     matches = [gpu for gpu in gpus if (address and gpu.address.endswith(address)) or (uuid and uuid in gpu.uuid)]
     return next(iter(matches), gpus[0] if len(gpus) == 1 else None)
-
-
-def _address(properties: object) -> str | None:
-    """The PCI address of a torch device; None where this version of torch has none."""
-    bus, slot = getattr(properties, "pci_bus_id", None), getattr(properties, "pci_device_id", None)
-    domain = getattr(properties, "pci_domain_id", 0)
-    return None if bus is None or slot is None else f"{domain:04x}:{bus:02x}:{slot:02x}.0"
 
 
 def others_on(gpu: DriverGpu | None) -> int:
@@ -449,12 +424,24 @@ def environment_of(device: str, gpu: DriverGpu | None) -> Environment:
     """The environment of a device before a probe runs."""
     import torch
 
-    return _processor(torch) if device == "cpu" else _gpu(torch, device, gpu)
-
-
-def _gpu(torch: ModuleType, device: str, gpu: DriverGpu | None) -> Environment:
+    if device == "cpu":
+        models = CPU_MODELS.read_text(encoding="utf-8") if CPU_MODELS.is_file() else ""
+        return Environment(
+            kind="cpu",
+            device=cpu_name(models),
+            devices=1,
+            memory_bytes=memory_bytes(),
+            threads=torch.get_num_threads(),
+            instructions=cpu_instructions(models),
+            torch=str(torch.__version__),
+            python=platform.python_version(),
+        )
     properties = torch.cuda.get_device_properties(device)
     hip = getattr(torch.version, "hip", None)
+    try:
+        version = torch.cuda.nccl.version()
+    except (AttributeError, RuntimeError):
+        version = None
     amd = AMD_DRIVER.read_text(encoding="utf-8").strip() if hip and AMD_DRIVER.is_file() else None
     return Environment(
         kind="rocm" if hip else "cuda",
@@ -465,35 +452,12 @@ def _gpu(torch: ModuleType, device: str, gpu: DriverGpu | None) -> Environment:
         driver=gpu.driver if gpu else amd,
         runtime=hip or torch.version.cuda,
         torch=str(torch.__version__),
-        nccl=nccl_version(torch),
+        nccl=".".join(map(str, version)) if isinstance(version, tuple) else version and str(version),
         python=platform.python_version(),
         most_clock_hz=gpu.most_clock_hz if gpu else None,
         power_limit_watts=gpu.power_limit_watts if gpu else None,
         is_partition=" MIG " in properties.name,
         other_processes=others_on(gpu),
-    )
-
-
-def nccl_version(torch: ModuleType) -> str | None:
-    """Version of the library of collectives between GPUs."""
-    try:
-        version = torch.cuda.nccl.version()
-    except (AttributeError, RuntimeError):
-        return None
-    return ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
-
-
-def _processor(torch: ModuleType) -> Environment:
-    models = CPU_MODELS.read_text(encoding="utf-8") if CPU_MODELS.is_file() else ""
-    return Environment(
-        kind="cpu",
-        device=cpu_name(models),
-        devices=1,
-        memory_bytes=memory_bytes(),
-        threads=torch.get_num_threads(),
-        instructions=cpu_instructions(models),
-        torch=str(torch.__version__),
-        python=platform.python_version(),
     )
 
 

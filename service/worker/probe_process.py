@@ -12,15 +12,15 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
 from service.calibration.records import HELD_BACK, ProbeName, ProbeRecord, ProbeTask
 from service.errors import Refused
-from service.worker.devices import EnvironmentWatch, chosen_device, make_current, missing_torch, refuse_busy, watched
+from service.worker.devices import EnvironmentWatch, chosen_device, missing_torch, refuse_busy, watched
 from service.worker.probing import (
     RENDEZVOUS,
     CannotRun,
@@ -41,19 +41,6 @@ MOST_RESERVED_SECONDS = 3.0
 """Upper bound of that time. Source: a choice."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankTask:
-    """A task as one rank runs it."""
-
-    task: ProbeTask
-    folder: Path
-    """Folder of its files."""
-    place: Place
-    """Rank of this process."""
-    started_seconds: float
-    """Start, by the monotonic clock."""
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run a task, and write its record."""
     started = time.monotonic()
@@ -63,14 +50,9 @@ def main(arguments: Sequence[str]) -> int:
     place = place_of(task.ranks, os.environ)
     if place is None:
         return _run_ranks(task, folder, (sys.executable, "-m", "service.worker.probe_process", *arguments))
-    record = run_task(RankTask(task=task, folder=folder, place=place, started_seconds=started))
-    write_record(record, folder / _record_name(place.rank))
+    record = run_task(task, folder, place, started)
+    write_json(asdict(record), folder / _record_name(place.rank))
     return int(record.status != "succeeded")
-
-
-def write_record(record: ProbeRecord, path: Path) -> None:
-    """Write a record atomically."""
-    write_json(asdict(record), path)
 
 
 def write_json(content: Any, path: Path) -> None:
@@ -80,12 +62,12 @@ def write_json(content: Any, path: Path) -> None:
     unfinished.replace(path)
 
 
-def run_task(rank_task: RankTask) -> ProbeRecord:
-    """Run the probe of a task."""
-    record = ProbeRecord(probe=rank_task.task.probe, status="skipped")
+def run_task(task: ProbeTask, folder: Path, place: Place, started_seconds: float) -> ProbeRecord:
+    """Run the probe of a task as one rank, from its start by the monotonic clock."""
+    record = ProbeRecord(probe=task.probe, status="skipped")
     watches: list[EnvironmentWatch] = []
     try:
-        result = _result(rank_task, watches)
+        result = _result(task, folder, place, started_seconds, watches)
         record = replace(
             record, status="succeeded", reason=result.reason, measurements=result.measurements, summary=result.summary
         )
@@ -93,54 +75,55 @@ def run_task(rank_task: RankTask) -> ProbeRecord:
         record = replace(record, reason=str(error))
     except Exception as error:  # any error becomes the reason of the record
         record = replace(record, status="failed", reason=_reason(error))
-    environment = watches[0].environment if watches else None
-    flags = (record.reason, *_quality_flags(watches))
+    reasons = [record.reason]
+    for watch in watches:
+        if watch.environment.is_partition:
+            reasons.append("measured on a slice of a GPU (MIG): the figures hold for the slice, not for the whole GPU")
+        if held_back := ", ".join(sorted(HELD_BACK.keys() & set(watch.environment.throttle_reasons))):
+            reasons.append(f"the driver held the clock down ({held_back}): cool or power the GPU, then ask again")
     return replace(
         record,
-        reason="; ".join(filter(None, flags)) or None,
-        environment=environment,
-        seconds=time.monotonic() - rank_task.started_seconds,
+        reason="; ".join(filter(None, reasons)) or None,
+        environment=watches[0].environment if watches else None,
+        seconds=time.monotonic() - started_seconds,
     )
 
 
-def _result(rank_task: RankTask, watches: list[EnvironmentWatch]) -> ProbeResult:
+def _result(
+    task: ProbeTask, folder: Path, place: Place, started_seconds: float, watches: list[EnvironmentWatch]
+) -> ProbeResult:
     """The result of a probe; its environment is appended to the list as soon as it is known."""
     if lacking := missing_torch():
         raise CannotRun(lacking)
-    place, task = rank_task.place, rank_task.task
     if task.probe not in get_args(ProbeName):
         raise CannotRun(f"no probe {task.probe} in this release of the worker; it has {', '.join(get_args(ProbeName))}")
+
+    def report(done_fraction: float, note: str) -> None:
+        if place.rank == 0:
+            write_json({"done_fraction": done_fraction, "note": note}, folder / PROGRESS)
+
+    most_seconds = task.timeout_seconds - min(MOST_RESERVED_SECONDS, RESERVED_FRACTION * task.timeout_seconds)
     context = ProbeContext(
         device=chosen_device(place.local_rank),
-        folder=rank_task.folder,
-        end_seconds=rank_task.started_seconds + _usable_seconds(task),
-        report=_reporter(rank_task.folder) if place.rank == 0 else lambda _fraction, _note: None,
+        folder=folder,
+        end_seconds=started_seconds + min(most_seconds, float(task.parameters.get("seconds", most_seconds))),
+        report=report,
         rank=place.rank,
         ranks=place.ranks,
     )
-    own_folder = rank_task.folder / f"rank-{place.rank}"
+    own_folder = folder / f"rank-{place.rank}"
     own_folder.mkdir(exist_ok=True)
     with watched(context.device, own_folder) as watch:
         watches.append(watch)
         refuse_busy(watch.gpu, watch.environment.other_processes)
-        make_current(context.device)
+        if context.device != "cpu":
+            import torch
+
+            torch.cuda.set_device(context.device)
         probe = importlib.import_module(f"service.worker.probes.{task.probe}")
         context.report(0.0, f"measuring on {watch.environment.device}")
         result: ProbeResult = probe.run(task.parameters, context)
     return result
-
-
-def _usable_seconds(task: ProbeTask) -> float:
-    """Time that a probe may use: the budget in its parameters, but less than its timeout."""
-    most_seconds = task.timeout_seconds - min(MOST_RESERVED_SECONDS, RESERVED_FRACTION * task.timeout_seconds)
-    return min(most_seconds, float(task.parameters.get("seconds", most_seconds)))
-
-
-def _reporter(folder: Path) -> Callable[[float, str], None]:
-    def report(done_fraction: float, note: str) -> None:
-        write_json({"done_fraction": done_fraction, "note": note}, folder / PROGRESS)
-
-    return report
 
 
 def _reason(error: Exception) -> str:
@@ -149,19 +132,6 @@ def _reason(error: Exception) -> str:
     if is_out_of_memory(error):
         return f"out of memory: {message}; ask for a smaller micro-batch or sequence, or for a device with more memory"
     return f"{type(error).__name__}: {message}"
-
-
-def _quality_flags(watches: Sequence[EnvironmentWatch]) -> tuple[str, ...]:
-    """Quality flags of a measurement."""
-    flags = []
-    for one in watches:
-        if one.environment.is_partition:
-            flags.append("measured on a slice of a GPU (MIG): the figures hold for the slice, not for the whole GPU")
-        if reasons := sorted(HELD_BACK.keys() & set(one.environment.throttle_reasons)):
-            flags.append(
-                f"the driver held the clock down ({', '.join(reasons)}): cool or power the GPU, then ask again"
-            )
-    return tuple(flags)
 
 
 def _run_ranks(task: ProbeTask, folder: Path, command: Sequence[str]) -> int:
@@ -174,7 +144,7 @@ def _run_ranks(task: ProbeTask, folder: Path, command: Sequence[str]) -> int:
     own = folder / _record_name(failed)
     if not own.is_file():
         reason = f"rank {failed} of {task.ranks} ended without a word; the worker's log has what it printed last"
-        write_record(ProbeRecord(probe=task.probe, status="failed", reason=reason), folder / RECORD)
+        write_json(asdict(ProbeRecord(probe=task.probe, status="failed", reason=reason)), folder / RECORD)
     elif failed:
         own.replace(folder / RECORD)
     return 1

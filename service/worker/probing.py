@@ -97,14 +97,12 @@ class Caches:
         self._torch = torch
         self._is_gpu = device != "cpu"
         self._device = device
-        size = TIMES_THE_CACHE * min(MOST_CACHE_BYTES, self._cache_bytes())
-        self._buffer = torch.ones(size // 4, dtype=torch.float32, device=device)
-
-    def _cache_bytes(self) -> int:
         if self._is_gpu:
-            properties = self._torch.cuda.get_device_properties(self._device)
-            return int(getattr(properties, "L2_cache_size", UNKNOWN_CACHE_BYTES))
-        return last_level_bytes(KERNEL_CACHES) or UNKNOWN_CACHE_BYTES
+            cache_bytes = int(getattr(torch.cuda.get_device_properties(device), "L2_cache_size", UNKNOWN_CACHE_BYTES))
+        else:
+            cache_bytes = last_level_bytes(KERNEL_CACHES) or UNKNOWN_CACHE_BYTES
+        size = TIMES_THE_CACHE * min(MOST_CACHE_BYTES, cache_bytes)
+        self._buffer = torch.ones(size // 4, dtype=torch.float32, device=device)
 
     def wait(self) -> None:
         """Wait until the device is idle."""
@@ -297,7 +295,13 @@ def _first_turn(run: TimingRun, caches: Caches) -> None:
     """Warm one case up, check its result and time it once, unless the device cannot run it."""
     case = run.case
     try:
-        _warm_up(case.prepare().run, caches)
+        run_once, begun = case.prepare().run, time.monotonic()
+        for _ in range(WARM_UPS):
+            run_once()
+            caches.wait()
+            if time.monotonic() - begun > WARM_UP_SECONDS:
+                break
+        del run_once  # its inputs make room for those of the timed run
         begun = time.monotonic()
         ready = case.prepare()
         seconds = caches.cold_seconds(ready.run)
@@ -316,31 +320,21 @@ def _first_turn(run: TimingRun, caches: Caches) -> None:
         caches.release()
 
 
-def _warm_up(run: Callable[[], Any], caches: Caches) -> None:
-    begun = time.monotonic()
-    for _ in range(WARM_UPS):
-        run()
-        caches.wait()
-        if time.monotonic() - begun > WARM_UP_SECONDS:
-            return
-
-
 def _timing_result(runs: Sequence[TimingRun], repeats: int) -> ProbeResult:
     measured = [run for run in runs if run.seconds]
+    measurements = []
+    for run in measured:
+        case, is_time = run.case, run.case.quantity == "seconds"
+        values = run.seconds if is_time else [case.amount / one for one in run.seconds]
+        measurements.append(measurement(case.operation, case.shape, case.quantity, values, run.error_fraction))
     left_out = [run.left_out.row(run.case.operation, run.case.shape) for run in runs if run.left_out is not None]
     fewer = sum(len(run.seconds) < repeats for run in measured)
     late = f"{fewer} kernels were measured fewer than {repeats} times: {NO_TIME}" if fewer else None
     return ProbeResult(
-        measurements=tuple(map(_timing_measurement, measured)),
+        measurements=tuple(measurements),
         summary={"left_out": left_out},
         reason="; ".join(filter(None, (left_out_reason(left_out), late))) or None,
     )
-
-
-def _timing_measurement(run: TimingRun) -> Measurement:
-    case, seconds = run.case, run.seconds
-    values = seconds if case.quantity == "seconds" else [case.amount / one for one in seconds]
-    return measurement(case.operation, case.shape, case.quantity, values, run.error_fraction)
 
 
 def measurement(
@@ -512,42 +506,28 @@ def start_ranks(ranks: int, command: Sequence[str]) -> int | None:
     """Run a program once for each rank on this machine; return the first rank that fails, or None."""
     threads = max(1, (os.cpu_count() or 1) // ranks)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MASTER_")}
-    running = {}
+    running: dict[int, subprocess.Popen[bytes]] = {}
     for rank in range(ranks):
-        assigned = {
-            "RANK": rank,
-            "LOCAL_RANK": rank,
-            "WORLD_SIZE": ranks,
-            "LOCAL_WORLD_SIZE": ranks,
-            STARTED_BY: os.getpid(),
-        }
-        variables = {
-            "OMP_NUM_THREADS": str(threads),
-            **inherited,
-            **{name: str(value) for name, value in assigned.items()},
-        }
+        own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks}
+        assigned = {name: str(value) for name, value in {**own, STARTED_BY: os.getpid()}.items()}
+        variables = {"OMP_NUM_THREADS": str(threads), **inherited, **assigned}
         running[rank] = subprocess.Popen(command, env=variables)  # noqa: S603 - the command is this program's own
+    waiting = dict(running)
     try:
-        return _first_failure(running)
+        while waiting:
+            for rank, process in running.items():
+                if rank in waiting and (code := process.poll()) is not None:
+                    if code:
+                        time.sleep(GRACE_SECONDS)
+                        return rank
+                    del waiting[rank]
+            time.sleep(POLL_SECONDS)
+        return None
     finally:
         for process in running.values():
             if process.poll() is None:
                 process.kill()
             process.wait()
-
-
-def _first_failure(running: dict[int, subprocess.Popen[bytes]]) -> int | None:
-    waiting = dict(running)
-    while waiting:
-        for rank, process in tuple(waiting.items()):
-            code = process.poll()
-            if code:
-                time.sleep(GRACE_SECONDS)
-                return rank
-            if code == 0:
-                del waiting[rank]
-        time.sleep(POLL_SECONDS)
-    return None
 
 
 def nodes_of(ranks: int, variables: Mapping[str, str]) -> int:

@@ -50,24 +50,25 @@ class Placement:
     """All on one node, or each bundle on another one."""
 
 
-def nodes_of(facts: Sequence[Mapping[str, Any]]) -> tuple[Node, ...]:
-    """The nodes that are up."""
-    nodes = [_node(one) for one in facts if one["Alive"]]
+def nodes_of(reports: Sequence[Mapping[str, Any]]) -> tuple[Node, ...]:
+    """The nodes that are up, those with the most GPUs first."""
+    nodes = []
+    for report in reports:
+        if report["Alive"]:
+            resources: Mapping[str, float] = report["Resources"]
+            gpus = int(resources.get("GPU", 0))
+            kinds = [name.removeprefix(KIND) for name in resources if name.startswith(KIND)]
+            labels = (report.get("Labels") or {}).items()
+            nodes.append(
+                Node(
+                    id=report["NodeID"],
+                    cpus=int(resources.get("CPU", 0)),
+                    gpus=gpus,
+                    kind=kinds[0] if kinds and gpus else "",
+                    labels={name: value for name, value in labels if not name.startswith(OWN_LABELS)},
+                )
+            )
     return tuple(sorted(nodes, key=lambda node: (-node.gpus, -node.cpus, node.id)))
-
-
-def _node(facts: Mapping[str, Any]) -> Node:
-    resources: Mapping[str, float] = facts["Resources"]
-    kinds = [name.removeprefix(KIND) for name in resources if name.startswith(KIND)]
-    labels = {name: value for name, value in (facts.get("Labels") or {}).items() if not name.startswith(OWN_LABELS)}
-    gpus = int(resources.get("GPU", 0))
-    return Node(
-        id=facts["NodeID"],
-        cpus=int(resources.get("CPU", 0)),
-        gpus=gpus,
-        kind=kinds[0] if kinds and gpus else "",
-        labels=labels,
-    )
 
 
 def common_labels(nodes: Sequence[Node]) -> dict[str, str]:
@@ -161,12 +162,16 @@ class NodeRunner:
 
     def start(self, share: Share) -> None:
         """Start the node's part."""
-        imports = os.pathsep.join(filter(None, sys.path))
+        variables = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), NODE: self._node}
+        address, port = share.meeting or ("127.0.0.1", 0)
         for place, rank in enumerate(share.ranks or (0,)):
             folder = self._work(rank)
             folder.mkdir(parents=True)
-            meeting = _torchrun_variables(share, rank, place) if share.ranks else {}
-            variables = {"PYTHONPATH": imports, NODE: self._node, **meeting}
+            if share.ranks:
+                ranks, local = share.task.task["ranks"], len(share.ranks)
+                torchrun = {"RANK": rank, "LOCAL_RANK": place, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": local}
+                meeting = {"MASTER_ADDR": address, "MASTER_PORT": port}
+                variables |= {name: str(value) for name, value in {**torchrun, **meeting}.items()}
             self._running[rank] = LocalRunner(variables).start(replace(share.task, folder=folder, device=None))
 
     def state(self) -> NodeState:
@@ -174,10 +179,8 @@ class NodeRunner:
         records = {rank: self._record(rank, running) for rank, running in self._running.items()}
         progress = next(iter(self._running.values())).progress()
         failed = [record for record in records.values() if record is not None and record["status"] != "succeeded"]
-        if failed:
-            return NodeState(record=failed[0], progress=progress, files={})
-        if None in records.values():
-            return NodeState(record=None, progress=progress, files={})
+        if failed or None in records.values():
+            return NodeState(record=failed[0] if failed else None, progress=progress, files={})
         first = min(records)
         record = records[first]
         return NodeState(record=record, progress=progress, files=self._files(first, record or {}))
@@ -204,13 +207,3 @@ class NodeRunner:
 
     def _work(self, rank: int) -> Path:
         return self._folder / f"{rank}" / "work"
-
-
-def _torchrun_variables(share: Share, rank: int, place: int) -> dict[str, str]:
-    """Variables of a rank, as torchrun sets them."""
-    address, port = share.meeting or ("127.0.0.1", 0)
-    torchrun = {
-        "RANK": rank, "LOCAL_RANK": place, "WORLD_SIZE": share.task.task["ranks"], "LOCAL_WORLD_SIZE": len(share.ranks),
-        "MASTER_ADDR": address, "MASTER_PORT": port,
-    }  # fmt: skip
-    return {name: str(value) for name, value in torchrun.items()}

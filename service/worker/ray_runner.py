@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from importlib.util import find_spec
@@ -21,10 +22,9 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from service.errors import StartupError
-from service.worker.devices import VISIBLE_GPUS, can_sweep, devices_here
+from service.worker.devices import VISIBLE_GPUS, can_sweep, counted, gpus_here
 from service.worker.probing import CannotRun
 from service.worker.ray_nodes import (
-    Node,
     NodeRunner,
     NodeState,
     Placement,
@@ -112,7 +112,11 @@ class RayProbe:
         try:
             self._wait_until(lambda: bool(group.wait(timeout_seconds=POLL_SECONDS)))
             actors = [_node_actor(group, place, bundle) for place, bundle in enumerate(placement.bundles)]
-            self._start(actors, placement.ranks)
+            several = len(actors) > 1
+            meeting = ray.get(actors[0].meeting_place.remote(), timeout=START_SECONDS) if several else None
+            shares = [Share(task=self._task, ranks=own, meeting=meeting) for own in placement.ranks]
+            starts = [actor.start.remote(share) for actor, share in zip(actors, shares, strict=True)]
+            ray.get(starts, timeout=START_SECONDS)
             self._began_seconds = time.monotonic()
             state = self._wait_for_record(actors)
             for name, content in state.files.items():
@@ -121,13 +125,6 @@ class RayProbe:
         finally:
             self._began_seconds = None
             _end_actors(actors, group)
-
-    def _start(self, actors: Sequence[Any], ranks: Sequence[Sequence[int]]) -> None:
-        meeting = None
-        if len(actors) > 1:
-            meeting = ray.get(actors[0].meeting_place.remote(), timeout=START_SECONDS)
-        shares = [Share(task=self._task, ranks=own, meeting=meeting) for own in ranks]
-        ray.get([actor.start.remote(share) for actor, share in zip(actors, shares, strict=True)], timeout=START_SECONDS)
 
     def _wait_for_record(self, actors: Sequence[Any]) -> NodeState:
         """The record of the first node once all have ended, or of the first that failed."""
@@ -208,7 +205,8 @@ class StoredInputs:
 
     def of(self, content: Mapping[str, bytes]) -> Any:
         """A reference to the input files of a task."""
-        digest = _digest(content)
+        parts = (name.encode() + b"\0" + sha256(one).digest() for name, one in sorted(content.items()))
+        digest = sha256(b"".join(parts)).hexdigest()
         with self._lock:
             if digest not in self._references:
                 while len(self._references) >= MOST_STORED:
@@ -259,13 +257,6 @@ class RayShard:
                 return
 
 
-def _digest(content: Mapping[str, bytes]) -> str:
-    digest = sha256()
-    for name, one in sorted(content.items()):
-        digest.update(name.encode() + b"\0" + sha256(one).digest())
-    return digest.hexdigest()
-
-
 def _run_task(module: str, task: dict[str, Any], files: Mapping[str, bytes]) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Run a task in this process, and return its record and the files that it wrote."""
     remove_abandoned()  # folders of killed processes on this node
@@ -303,9 +294,19 @@ class RayRunner:
     def capabilities(self) -> dict[str, Any]:
         """Capabilities of all nodes together; each kind of GPUs is read on one of its nodes."""
         nodes = nodes_of(ray.nodes())
-        reports = {kind: _capabilities_of(node) for kind, node in {node.kind: node for node in nodes}.items()}
-        kinds = {node.kind for node in nodes if node.gpus}
-        devices = {kind: _device(kind, report["devices"], nodes) for kind, report in reports.items() if kind in kinds}
+        reports: dict[str, dict[str, Any]] = {}
+        for kind, node in {node.kind: node for node in nodes}.items():
+            affinity = NodeAffinitySchedulingStrategy(node_id=node.id, soft=False)
+            remote = ray.remote(max_calls=1)(_capabilities_here).options(num_cpus=0, scheduling_strategy=affinity)
+            reports[kind] = ray.get(remote.remote(), timeout=CAPABILITIES_SECONDS)
+        counts: Counter[str] = Counter()
+        for node in nodes:
+            counts[node.kind] += node.gpus
+        devices: dict[str, dict[str, Any]] = {}
+        for kind, report in reports.items():
+            if counts[kind]:  # named as the driver reports them, or else as Ray does
+                one = next(iter(report["devices"]), {"name": kind or "GPU", "memory_bytes": None})
+                devices[kind] = {"name": one["name"], "count": counts[kind], "memory_bytes": one["memory_bytes"]}
         with self._lock:
             self._kinds = {device["name"]: kind for kind, device in devices.items()}
         return {
@@ -339,24 +340,9 @@ class RayRunner:
         ray.shutdown()
 
 
-def _device(kind: str, reported: list[dict[str, Any]], nodes: tuple[Node, ...]) -> dict[str, Any]:
-    """GPUs of one kind, with the name that their driver reports, or else Ray's."""
-    one = reported[0] if reported else {"name": kind or "GPU", "memory_bytes": None}
-    count = sum(node.gpus for node in nodes if node.kind == kind)
-    return {"name": one["name"], "count": count, "memory_bytes": one["memory_bytes"]}
-
-
-def _capabilities_of(node: Node) -> dict[str, Any]:
-    """The capabilities of a node."""
-    affinity = NodeAffinitySchedulingStrategy(node_id=node.id, soft=False)
-    reference = ray.remote(max_calls=1)(_capabilities_here).options(num_cpus=0, scheduling_strategy=affinity).remote()
-    capabilities: dict[str, Any] = ray.get(reference, timeout=CAPABILITIES_SECONDS)
-    return capabilities
-
-
 def _capabilities_here() -> dict[str, Any]:
     """The capabilities of this node, read in a process that is not reused."""
     os.environ.pop(VISIBLE_GPUS, None)  # Ray hides GPUs that a task did not request; none is requested to count them
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     installed = {"measures": find_spec("torch") is not None, "sweeps": can_sweep()}
-    return {"devices": devices_here(), **installed}
+    return {"devices": counted(gpus_here()), **installed}

@@ -101,22 +101,17 @@ def job_folder() -> Iterator[Path]:
 
 
 def remove_abandoned() -> int:
-    """Remove folders of workers that have ended."""
-    return sum(_removed(folder) for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"))
-
-
-def _removed(folder: Path) -> bool:
-    """Remove one folder, if this user owns it and its worker has ended."""
-    lock = folder / LOCK
-    try:
-        if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not lock.is_file():
-            return False
-        with lock.open("r+", encoding="utf-8") as own:
-            fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-    except OSError:  # its worker runs, or another one removes it
-        return False
-    return True
+    """Remove folders of this user whose workers have ended, and count them."""
+    removed = 0
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        lock = folder / LOCK
+        with suppress(OSError):  # its worker runs, or another one removes it
+            if not folder.is_symlink() and folder.stat().st_uid == os.getuid() and lock.is_file():
+                with lock.open("r+", encoding="utf-8") as own:
+                    fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+                removed += 1
+    return removed
 
 
 LOG = "log.txt"

@@ -41,7 +41,10 @@ def main(words: Sequence[str]) -> int:
     _control(_CHILD_SUBREAPER, 1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # only the worker stops a command, over standard input
-    signals = _wakeups()
+    signals, wakeup = os.pipe()  # readable whenever a child has ended
+    os.set_blocking(wakeup, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
     process = subprocess.Popen(  # noqa: S603 - the worker's own command
         words,
         stdin=subprocess.DEVNULL,
@@ -70,15 +73,6 @@ def _watch(process: "subprocess.Popen[bytes]", signals: int) -> None:
                 return
             deadline = min(deadline, time.monotonic() + GRACE_SECONDS)
             _signal_session(process, signal.SIGTERM)
-
-
-def _wakeups() -> int:
-    """A file descriptor that is readable whenever a child has ended."""
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    return reading
 
 
 def _end_with_parent() -> None:

@@ -13,7 +13,6 @@ import pytest
 from service.errors import StartupError
 from service.worker.command import (
     MOST_FAILURES,
-    Address,
     ClaimLoop,
     JobContext,
     JobFile,
@@ -107,7 +106,7 @@ def go_on(
     """A worker that does one job, or what its habits say, unless it is told to stop before."""
 
     async def run() -> None:
-        client = ServiceClient(Address(url="http://t", token="k", worker="w1"), httpx.MockTransport(service))  # noqa: S106
+        client = ServiceClient("http://t", "k", "w1", httpx.MockTransport(service))
         claiming = ClaimLoop(client, NoRunner(), {KIND: work}, habits or WorkerOptions(once=True), asyncio.Event())
         told = asyncio.create_task(meanwhile(claiming)) if meanwhile else None
         await asyncio.wait_for(claiming.run({"measures": True}), 20)
@@ -303,4 +302,4 @@ def test_a_worker_that_is_not_let_in_says_why_and_ends(status: int) -> None:
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://host", "http://", "http://[::1"])
 def test_an_address_that_is_none_is_named(url: str) -> None:
     with pytest.raises(StartupError, match="no address of a service"):
-        ServiceClient(Address(url=url, token=None, worker="w1"))
+        ServiceClient(url, None, "w1")

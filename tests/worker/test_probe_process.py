@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,7 +16,7 @@ import pytest
 from service.calibration.records import ProbeName, ProbeTask
 from service.units import DIMENSIONS
 from service.worker import devices
-from service.worker.probe_process import RankTask, run_task, write_record
+from service.worker.probe_process import run_task, write_json
 from service.worker.probes import context
 from service.worker.probing import Place, nodes_of, place_of, rendezvous
 from tests.house.source import SERVICE
@@ -34,7 +35,7 @@ def _task(probe: Any, parameters: dict[str, Any], *, ranks: int = 1, timeout_sec
 
 
 def _in_process(task: ProbeTask, folder: Path) -> Any:
-    return run_task(RankTask(task=task, folder=folder, place=Place(), started_seconds=time.monotonic()))
+    return run_task(task, folder, Place(), time.monotonic())
 
 
 def test_every_file_of_the_probes_is_one() -> None:
@@ -269,8 +270,8 @@ def test_a_record_reads_back_as_it_was(probe: ProbeName, tmp_path: Path, monkeyp
     need_torch()
     monkeypatch.setattr(context, "PROCESSES", 1)
     task = ProbeTask(probe=probe, parameters={"repeats": 2, **SMALL_TASKS[probe]}, timeout_seconds=100.0)
-    record = run_task(RankTask(task=task, folder=tmp_path, place=Place(), started_seconds=time.monotonic()))
-    write_record(record, tmp_path / "record.json")
+    record = run_task(task, tmp_path, Place(), time.monotonic())
+    write_json(asdict(record), tmp_path / "record.json")
     assert read_record(tmp_path) == record
     assert record.status == ("skipped" if probe in CANNOT else "succeeded")
     assert bool(record.measurements) is (probe not in CANNOT | SUMS_UP)

@@ -157,12 +157,6 @@ def moment_row(moment: Moment, before: Reading | None) -> dict[str, Any]:
     }
 
 
-def timeline(moments: Sequence[Moment]) -> list[dict[str, Any]]:
-    """Every moment by category."""
-    before = [None, *(moment.reading for moment in moments[:-1])]
-    return [moment_row(moment, earlier) for moment, earlier in zip(moments, before, strict=True)]
-
-
 def step_peaks(moments: Sequence[Moment], step: int) -> Reading:
     """The peaks of one step, without its first mark."""
     own = [moment.reading for moment in moments if moment.step == step and moment.name != "start"]
@@ -202,16 +196,6 @@ def counted_steps(make: Make, steps: int, device: str) -> tuple[Trainer, list[Mo
     return trainers[0], moments
 
 
-def step_seconds(trainer: Trainer, end_seconds: float, most: int) -> list[float]:
-    """Seconds of later steps."""
-    seconds: list[float] = []
-    while len(seconds) < most and (not seconds or time.monotonic() < end_seconds):
-        if trainer.device.type == "cuda":
-            torch.cuda.synchronize(trainer.device)
-        seconds.append(elapsed_seconds(trainer.step, str(trainer.device)))
-    return seconds
-
-
 STEPS = 3
 """Steps with counted memory: the first has no optimizer states, the third represents all later ones."""
 
@@ -239,7 +223,10 @@ def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
         ends = time.monotonic() + left_seconds / (len(models) - index)
         own, moments = _measured(partial(trainer_of, model, recipe, context.device), counts, context.device, ends)
         measurements += own
-        rows += [{"depth": depth, **row} for row in timeline(moments)]
+        before = [None, *(moment.reading for moment in moments[:-1])]
+        rows += [
+            {"depth": depth, **moment_row(moment, earlier)} for moment, earlier in zip(moments, before, strict=True)
+        ]
     reason = LATE.format(depths=", ".join(map(str, late))) if late else None
     return ProbeResult(measurements=tuple(measurements), summary={"timeline": rows}, reason=reason)
 
@@ -251,12 +238,17 @@ def _measured(
     steps, timed = counts
     trainer, moments = counted_steps(make, steps, device)
     depth = len(trainer.model.layers)
+    is_gpu = trainer.device.type == "cuda"
     measurements = [one for step in sorted({1, steps}) for one in _peaks(step_peaks(moments, step), depth, step)]
-    if timed:
-        seconds = step_seconds(trainer, end_seconds, timed)
+    seconds: list[float] = []
+    while len(seconds) < timed and (not seconds or time.monotonic() < end_seconds):
+        if is_gpu:
+            torch.cuda.synchronize(trainer.device)
+        seconds.append(elapsed_seconds(trainer.step, str(trainer.device)))
+    if seconds:
         measurements.append(measurement("step", {"depth": depth}, "seconds", seconds))
     del trainer
-    if torch.device(device).type == "cuda":
+    if is_gpu:
         torch.cuda.empty_cache()
     return measurements, moments
 
