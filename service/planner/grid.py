@@ -22,7 +22,7 @@ from service.estimator.memory.device import allocator_room_bytes, reserved_bytes
 from service.estimator.memory.memory import stage_bytes
 from service.estimator.numeric import Amount, maximum
 from service.estimator.parallelism.stages import Stage
-from service.estimator.question import RankOrder, ScheduleName, ZeroStage
+from service.estimator.question import RankOrder, ScheduleName
 from service.estimator.rule import LayoutRule
 from service.estimator.time.step import (
     MicroBatchSeconds,
@@ -33,41 +33,21 @@ from service.estimator.time.step import (
     whole_step_seconds,
 )
 from service.estimator.workload import Workload
-from service.planner.space import WITHIN_DOMAIN, Pipeline, SearchSpace, StageGroup, Variant
+from service.planner.space import ALL_REPLICAS, WITHIN_DOMAIN, Pipeline, SearchSpace, StageGroup, Variant
 
 Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Splits:
-    """How the work of one layer is split."""
-
-    tensor: int
-    context: int
-    sequence_parallel: bool
-    expert: int
-    expert_tensor: int
-
-
-@dataclass(frozen=True, slots=True)
-class Spreads:
-    """How layers are spread over stages, and their state over replicas."""
-
-    pipeline: CompleteLayout
-    """Its pipeline and its order of ranks, the other fields unset."""
-    zero_stage: ZeroStage
-    shard_group: int | None
-    """None: all replicas and context ranks; 0: those inside one fast-link domain."""
-    reshard_after_forward: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Grid:
     """Layouts of all splits with all spreads and all micro-batches."""
 
-    splits: tuple[Splits, ...]
-    spreads: tuple[Spreads, ...]
+    splits: tuple[CompleteLayout, ...]
+    """How the work of one layer is split: tensor, context, sequence and expert parallelism, the other fields unset."""
+    spreads: tuple[CompleteLayout, ...]
+    """How layers are spread over stages and their state over replicas, the other fields unset; shard_group may be
+    WITHIN_DOMAIN or ALL_REPLICAS."""
     micro_batches: tuple[int, ...]
 
     @property
@@ -107,7 +87,7 @@ def degrees_in(grid: Grid, workload: Workload) -> tuple[Degrees, dict[str, Mask]
     """The degrees of every layout of a grid, and where they are whole."""
     gpus, batch = workload.cluster.gpus, workload.recipe.global_batch
     tensor, context = (along([getattr(one, name) for one in grid.splits], 0) for name in ("tensor", "context"))
-    pipeline = along([one.pipeline.pipeline for one in grid.spreads], 1)
+    pipeline = along([one.pipeline for one in grid.spreads], 1)
     micro_batch = along(grid.micro_batches, 2)
     replica = tensor * context * pipeline
     data, divides_cluster = _whole(gpus / replica)
@@ -117,15 +97,15 @@ def degrees_in(grid: Grid, workload: Workload) -> tuple[Degrees, dict[str, Mask]
         tensor=tensor,
         context=context,
         pipeline=pipeline,
-        virtual_pipeline=along_or_same([one.pipeline.virtual_pipeline for one in grid.spreads], 1),
-        virtual_group=along_or_same([one.pipeline.virtual_group for one in grid.spreads], 1),
+        virtual_pipeline=along_or_same([one.virtual_pipeline for one in grid.spreads], 1),
+        virtual_group=along_or_same([one.virtual_group for one in grid.spreads], 1),
         expert=along_or_same([one.expert for one in grid.splits], 0),
         expert_tensor=along_or_same([one.expert_tensor for one in grid.splits], 0),
         zero_stage=along_or_same([one.zero_stage for one in grid.spreads], 1),
         shard_group=data * context,
         reshard_after_forward=along_or_same([one.reshard_after_forward for one in grid.spreads], 1),
         sequence_parallel=along_or_same([one.sequence_parallel for one in grid.splits], 0),
-        rank_order=along_or_same([order_number(one.pipeline.rank_order) for one in grid.spreads], 1),
+        rank_order=along_or_same([order_number(one.rank_order) for one in grid.spreads], 1),
         micro_batch=micro_batch,
         accumulation=accumulation,
     )
@@ -143,7 +123,7 @@ def _whole(quotient: Numbers) -> tuple[Numbers, Mask]:
 def _shard_groups(grid: Grid, workload: Workload, degrees: Degrees) -> Numbers:
     every = degrees.data * degrees.context
     domain = local_ranks(every, replica_spacing(degrees), workload.cluster.scale_up_gpus)
-    group = along([one.shard_group or 0 for one in grid.spreads], 1)
+    group = along([one.shard_group for one in grid.spreads], 1)
     return np.where(_within_domain(grid), domain, np.where(group > 0, group, every))
 
 
@@ -190,15 +170,14 @@ def met(legal: Mask, conditions: Sequence[tuple[str, Mask]]) -> tuple[Mask, Coun
 
 def in_order(grid: Grid, order: RankOrder) -> Grid:
     """The same grid in another order of ranks."""
-    reordered = (replace(one, pipeline=replace(one.pipeline, rank_order=order)) for one in grid.spreads)
-    return replace(grid, spreads=tuple(reordered))
+    return replace(grid, spreads=tuple(replace(one, rank_order=order) for one in grid.spreads))
 
 
 def reordering_gains(grid: Grid, workload: Workload, degrees: Degrees) -> Mask:
     """Where an order of ranks brings all stages of a replica into one fast-link domain, and the stack can run it."""
     domain, stack = workload.cluster.scale_up_gpus, workload.stack
     able = [
-        one.pipeline.pipeline > 1 and one.zero_stage in stack.reordered_zero_stages and one.shard_group != WITHIN_DOMAIN
+        one.pipeline > 1 and one.zero_stage in stack.reordered_zero_stages and one.shard_group != WITHIN_DOMAIN
         for one in grid.spreads
     ]
     together = local_ranks(degrees.pipeline, stage_spacing(degrees), domain) == degrees.pipeline
@@ -213,20 +192,18 @@ def layout_at(grid: Grid, degrees: Degrees, place: tuple[int, int, int]) -> Comp
         return int(np.broadcast_to(np.asarray(column), grid.shape)[place])
 
     return replace(
-        spread.pipeline,
+        spread,
         data=number(degrees.data),
         tensor=split.tensor,
         context=split.context,
         sequence_parallel=split.sequence_parallel,
         expert=split.expert,
         expert_tensor=split.expert_tensor,
-        zero_stage=spread.zero_stage,
         shard_group=number(degrees.shard_group),
-        reshard_after_forward=spread.reshard_after_forward,
     )
 
 
-Member = tuple[Spreads, tuple[StageGroup, ...]]
+Member = tuple[CompleteLayout, tuple[StageGroup, ...]]
 """One way to spread layers and state, and the stage groups of its pipeline."""
 
 CELLS = 1 << 16
@@ -290,7 +267,7 @@ def blocks_of(variant: Variant, axes: SearchSpace, pipelines: tuple[Pipeline, ..
     return results, refused
 
 
-def _splits(workload: Workload, axes: SearchSpace) -> Iterator[Splits]:
+def _splits(workload: Workload, axes: SearchSpace) -> Iterator[CompleteLayout]:
     """How one layer may be split, those that use equally many GPUs for a sequence side by side."""
     result = {}
     for tensor in axes.tensor:
@@ -300,14 +277,21 @@ def _splits(workload: Workload, axes: SearchSpace) -> Iterator[Splits]:
             for parallel in axes.sequence_parallel if tensor > 1 else axes.sequence_parallel[-1:]:
                 for expert in axes.expert:
                     for group in axes.expert_tensor:
-                        width = group or (1 if expert > 1 else tensor)
-                        result[Splits(tensor, context, parallel, expert, width)] = tensor * context
+                        split = replace(
+                            PLAIN_LAYOUT,
+                            tensor=tensor,
+                            context=context,
+                            sequence_parallel=parallel,
+                            expert=expert,
+                            expert_tensor=group or (1 if expert > 1 else tensor),
+                        )
+                        result[split] = tensor * context
     yield from sorted(result, key=lambda split: result[split])
 
 
 def _spreads(
     workload: Workload, axes: SearchSpace, variant: Variant, pipeline: CompleteLayout, refused: Counter[str], each: int
-) -> Iterator[Spreads]:
+) -> Iterator[CompleteLayout]:
     """How one pipeline's layers and their state may be spread over replicas."""
     for zero in variant.zero_stages:
         if pipeline.pipeline > 1 and zero not in workload.stack.pipeline_zero_stages:
@@ -319,8 +303,9 @@ def _spreads(
             refused["resharding_needs_sharded_weights"] += each
             continue
         for group in groups:
+            shard_group = ALL_REPLICAS if group is None else group
             for free in frees:
-                yield Spreads(pipeline, zero, group, free)
+                yield replace(pipeline, zero_stage=zero, shard_group=shard_group, reshard_after_forward=free)
 
 
 def _apart(members: list[Member], splits: int, sizes: int) -> Iterator[list[Member]]:
@@ -330,15 +315,15 @@ def _apart(members: list[Member], splits: int, sizes: int) -> Iterator[list[Memb
         return
     by_stages: dict[int, list[Member]] = {}
     for member in members:
-        by_stages.setdefault(member[0].pipeline.pipeline, []).append(member)
+        by_stages.setdefault(member[0].pipeline, []).append(member)
     most = max(1, CELLS // sizes)
     for alike in by_stages.values():
         yield from (alike[start : start + most] for start in range(0, len(alike), most))
 
 
-def _cut(splits: tuple[Splits, ...], each: int) -> Iterator[tuple[Splits, ...]]:
+def _cut(splits: tuple[CompleteLayout, ...], each: int) -> Iterator[tuple[CompleteLayout, ...]]:
     """Splits in pieces whose grids have about CELLS layouts, those for equally many GPUs together."""
-    part: list[Splits] = []
+    part: list[CompleteLayout] = []
     most = max(1, CELLS // max(1, each))
     for _, alike in groupby(splits, key=lambda split: split.tensor * split.context):
         same = list(alike)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from service.estimator.estimate import estimate
 from service.estimator.question import Question, RankOrder, Recompute
 from service.estimator.resolve import rules_of
 from service.estimator.rule import LayoutRule
+from service.planner.feasibility import SolveLimits
 from service.planner.grid import (
     Block,
     Grid,
@@ -200,9 +202,10 @@ def search(
     """Work out every legal layout of a question and keep the best."""
     result = SearchResult()
     for block in _blocks(question, freedom, result, headroom_fraction):
-        for choices in _groups(block):
+        # a micro-batch takes the same time under choices that differ in their schedule alone
+        for _, choices in groupby(block.layouts, key=lambda one: (one.context_method, one.offload)):
             with np.errstate(all="ignore"):  # what is not legal is worked out too, and left out
-                _search_grid(block, choices, result, top)
+                _search_grid(block, tuple(choices), result, top)
             yield result
     yield result
 
@@ -218,25 +221,12 @@ def _blocks(
     result.leave_out(refused)
     for variant in variants:
         blocks, refused = blocks_of(variant, axes, pipelines)
-        _refuse_too_many(result.generated + sum(block.grid.cells * len(block.layouts) for block in blocks))
+        if result.generated + sum(block.grid.cells * len(block.layouts) for block in blocks) > MOST_LAYOUTS:
+            message = f"the fields that are left open make more than {MOST_LAYOUTS:,} layouts"
+            fix = "pin or restrict some of them: recipe.micro_batch, layout.shard_group, layout.offload"
+            raise Refused(Problem(field="layout", code="space_is_small_enough", message=message, fix=fix))
         result.leave_out(refused)
         yield from blocks
-
-
-def _refuse_too_many(layouts: int) -> None:
-    if layouts <= MOST_LAYOUTS:
-        return
-    message = f"the fields that are left open make more than {MOST_LAYOUTS:,} layouts"
-    fix = "pin or restrict some of them: recipe.micro_batch, layout.shard_group, layout.offload"
-    raise Refused(Problem(field="layout", code="space_is_small_enough", message=message, fix=fix))
-
-
-def _groups(block: Block) -> Iterator[tuple[CompleteLayout, ...]]:
-    """Choices under which a micro-batch takes the same time: those that differ in their schedule alone."""
-    by_rest: dict[tuple[object, object], list[CompleteLayout]] = {}
-    for choices in block.layouts:
-        by_rest.setdefault((choices.context_method, choices.offload), []).append(choices)
-    yield from map(tuple, by_rest.values())
 
 
 def _search_grid(block: Block, choices: tuple[CompleteLayout, ...], result: SearchResult, top: int) -> None:
@@ -298,15 +288,6 @@ MOST_FRONT = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """What a plan has to keep to."""
-
-    days: float | None = None
-    cost_usd: float | None = None
-    headroom_fraction: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """One layout that fits and keeps to the limits, answered in full."""
 
@@ -337,11 +318,7 @@ class Plans(SearchCounts):
 
 
 def plans_of(
-    machines: Sequence[Question],
-    constraints: Constraints,
-    objective: Objective,
-    bounds: Bounds,
-    top: int,
+    machines: Sequence[Question], constraints: Constraints, objective: Objective, bounds: SolveLimits, top: int
 ) -> Iterator[Plans]:
     """The best plans of a question on some machines.
 
@@ -381,12 +358,12 @@ def _with_counts(plans: Plans, result: SearchResult) -> Plans:
     )
 
 
-def _keeps_to(plan: Plan, bounds: Bounds) -> bool:
+def _keeps_to(plan: Plan, bounds: SolveLimits) -> bool:
     in_time = bounds.days is None or _duration(plan) <= bounds.days
     return in_time and (bounds.cost_usd is None or _spent(plan) <= bounds.cost_usd)
 
 
-def limit_missed(plan: Plan, bounds: Bounds) -> str | None:
+def limit_missed(plan: Plan, bounds: SolveLimits) -> str | None:
     """Which limit a plan that fits does not keep to."""
     kept_bytes = bounds.headroom_fraction * plan.answer.memory.usable_bytes
     if plan.headroom_bytes < kept_bytes:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from math import inf
 from typing import Any
 
@@ -96,6 +97,9 @@ class SearchSpace:
 WITHIN_DOMAIN = 0
 """The shard group that stays inside one fast-link domain."""
 
+ALL_REPLICAS = -1
+"""The shard group of all replicas and context ranks, where a layout states it."""
+
 
 def search_space(workload: Workload, constraints: Constraints) -> SearchSpace:
     """Values of the axes of a search.
@@ -114,7 +118,9 @@ def search_space(workload: Workload, constraints: Constraints) -> SearchSpace:
 
     splits_experts = bool(model.num_experts) and "expert_tensor" in stack.axes
     released = tuple(name for name in stack.schedules if name not in stack.forked_schedules)
-    layers = constraints.of("stage_layers", (None,))[0]
+    layers, able = constraints.of("stage_layers", (None,))[0], stack.rank_orders
+    orders = constraints.of("rank_order", able, able.__contains__)
+    counted = (False,) if layers or stack.partitions_by_cost else (False, True)
     return SearchSpace(
         tensor=split("tensor", _at_most(degrees, model.num_attention_heads)),
         context=split("context", _at_most(degrees, workload.recipe.sequence_length)),
@@ -131,9 +137,11 @@ def search_space(workload: Workload, constraints: Constraints) -> SearchSpace:
         micro_batch=constraints.of("micro_batch", tuple(divisors(workload.recipe.global_batch))),
         schedule=constraints.of("schedule", released, stack.schedules.__contains__),
         context_method=constraints.of("context_method", stack.context_methods[:1], stack.context_methods.__contains__),
-        rank_order=_rank_orders(workload, constraints),
+        rank_order=tuple(sorted(orders, key=lambda order: order in able[1:])),
         offload=constraints.of("offload", ("none",), lambda value: _offloads(workload, value)),
-        ends_in_split=_ends_in_split(constraints, counts=not (layers or stack.partitions_by_cost)),
+        ends_in_split=tuple(
+            product(constraints.of("embedding_in_split", counted), constraints.of("loss_in_split", counted))
+        ),
         recompute=constraints.of("recompute", RECOMPUTES),
         data=constraints.of("data", ()),
         stage_layers=layers,
@@ -145,23 +153,6 @@ def _offloads(workload: Workload, offload: OffloadName) -> bool:
     """Whether the software offloads this where everything is sharded."""
     layout = replace(PLAIN_LAYOUT, data=workload.cluster.gpus, zero_stage=3, offload=offload)
     return "layout.offload" not in {problem.field for problem in problems_whatever_the_degrees(workload, layout)}
-
-
-def _ends_in_split(constraints: Constraints, *, counts: bool) -> tuple[tuple[bool, bool], ...]:
-    """Whether embedding and head may count as layers."""
-    free = (False, True) if counts else (False,)
-    return tuple(
-        (embedding, loss)
-        for embedding in constraints.of("embedding_in_split", free)
-        for loss in constraints.of("loss_in_split", free)
-    )
-
-
-def _rank_orders(workload: Workload, constraints: Constraints) -> tuple[RankOrder, ...]:
-    """Orders of ranks, first the one that others are compared with."""
-    able = workload.stack.rank_orders
-    orders = constraints.of("rank_order", able, able.__contains__)
-    return tuple(sorted(orders, key=lambda order: order in able[1:]))
 
 
 def _at_most(values: tuple[int, ...], most: int) -> tuple[int, ...]:
@@ -245,7 +236,10 @@ def partitions_of(
     even, the partitions are the uneven ones of published runs; where no number of several chunks can be, all but the
     last are full. A stack that partitions by cost does so.
     """
-    plain = {virtual: _plain_pipeline(axes, stages, virtual) for virtual in axes.virtual_pipeline}
+    one_way = replace(
+        PLAIN_LAYOUT, pipeline=stages, virtual_group=axes.virtual_group or stages, rank_order=axes.rank_order[0]
+    )
+    plain = {virtual: replace(one_way, virtual_pipeline=virtual) for virtual in axes.virtual_pipeline}
     if axes.stage_layers or workload.stack.partitions_by_cost:
         for virtual, layout in plain.items():
             yield virtual, _fixed_partition(workload, axes, layout)
@@ -255,16 +249,6 @@ def partitions_of(
     for virtual, layouts in even.items():
         may_differ = (False, False) in axes.ends_in_split and (virtual == 1 or never_even)
         yield virtual, layouts or (_uneven_partitions(workload.model, plain[virtual]) if may_differ else ())
-
-
-def _plain_pipeline(axes: SearchSpace, stages: int, virtual: int) -> CompleteLayout:
-    return replace(
-        PLAIN_LAYOUT,
-        pipeline=stages,
-        virtual_pipeline=virtual,
-        virtual_group=axes.virtual_group or stages,
-        rank_order=axes.rank_order[0],
-    )
 
 
 def _fixed_partition(workload: Workload, axes: SearchSpace, plain: CompleteLayout) -> tuple[CompleteLayout, ...]:

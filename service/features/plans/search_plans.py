@@ -14,7 +14,8 @@ from service.estimator.question import Layout, Question
 from service.features.compare.compare import row_problem
 from service.features.estimates.answers import versions_of
 from service.features.plans.schemas import PlanLimits, PlanSearch, read_plan
-from service.planner.plans import Bounds, Plan, Plans, limit_missed, plans_of, question_of, slower_because
+from service.planner.feasibility import SolveLimits
+from service.planner.plans import Plan, Plans, limit_missed, plans_of, question_of, slower_because
 from service.validation.serialization import to_bytes
 
 BETWEEN_PROGRESS_SECONDS = 0.25
@@ -42,9 +43,9 @@ def plans_json(body: Mapping[str, Any], catalogue: Catalogue) -> Generator[PlanC
     raise AssertionError("a search ends with its answer")
 
 
-def bounds_of(limits: PlanLimits) -> Bounds:
+def bounds_of(limits: PlanLimits) -> SolveLimits:
     """Bounds of the search from the limits of a request."""
-    return Bounds(days=limits.days, cost_usd=limits.cost_usd, headroom_fraction=limits.headroom_fraction)
+    return SolveLimits(days=limits.days, cost_usd=limits.cost_usd, headroom_fraction=limits.headroom_fraction)
 
 
 def _answer(parsed: PlanSearch, result: Plans, catalogue: Catalogue) -> PlanAnswer:
@@ -114,7 +115,7 @@ def _row(plan: Plan, rank: int, best: Plan | None) -> PlanRow:
     )
 
 
-def _why_not(question: Question, best: Plan | None, bounds: Bounds) -> Drawback:
+def _why_not(question: Question, best: Plan | None, bounds: SolveLimits) -> Drawback:
     try:
         plan = Plan(question=question, answer=estimate(question))
     except Refused as refused:
