@@ -435,61 +435,57 @@ def _with_tokens(question: Question, value: int) -> Question:
     return replace(question, recipe=replace(question.recipe, training_tokens=float(value)))
 
 
+_PARTS: dict[str, type] = {"recipe": Recipe, "model": Model, "cluster": Cluster}
+
+
 def _unknown(
-    kind: type, field: str, values: Callable[[Question, int], Values], assumptions: tuple[str, ...], **others: Any
-) -> Unknown:
-    """An open field of one part of a question, whose values are put as they are."""
-    part = kind.__name__.lower()
+    name: str, values: Callable[[Question, int], Values], *assumptions: str, **others: Any
+) -> tuple[str, Unknown]:
+    """An open field by its name; its values are put as they are unless `put` is given."""
+    part, field = name.split(".")
 
     def put(question: Question, value: int) -> Question:
         return replace(question, **{part: replace(getattr(question, part), **{field: value})})
 
-    choices: dict[str, Any] = {"put": put, "bounds": field_bounds(kind, field)} | others
-    return Unknown(values=values, assumptions=assumptions, **choices)
+    bounds = others.pop("bounds", None) or field_bounds(_PARTS[part], field)
+    return name, Unknown(values=values, bounds=bounds, assumptions=assumptions, **{"put": put, **others})
 
 
-UNKNOWNS: Mapping[str, Unknown] = {
-    "recipe.micro_batch": _unknown(
-        Recipe,
-        "micro_batch",
-        _micro_batches,
-        ("without a global batch, one step is one micro-batch on each replica",),
-    ),
-    "recipe.sequence_length": _unknown(
-        Recipe,
-        "sequence_length",
-        _lengths,
-        ("a global batch keeps its sequences, one in tokens its tokens, as the sequence grows",),
-    ),
-    "recipe.training_tokens": Unknown(
-        values=_tokens,
-        put=_with_tokens,
-        bounds=(1, LARGEST_TOKENS),
-        assumptions=("tokens are those of whole steps",),
-        limits=RUN_LIMITS,
-        needs_limit=True,
-    ),
-    "model.num_hidden_layers": _unknown(
-        Model, "num_hidden_layers", _layers, ("layers repeat in the model's own pattern",), limits=RUN_LIMITS
-    ),
-    "model.hidden_size": _unknown(
-        Model,
-        "hidden_size",
-        _widths,
-        (PROPORTIONS,),
-        put=lambda question, value: replace(question, model=with_width(question.model, value)),
-        limits=RUN_LIMITS,
-    ),
-    "cluster.gpus": _unknown(
-        Cluster,
-        "gpus",
-        _gpus,
-        (
+UNKNOWNS: Mapping[str, Unknown] = dict(
+    (
+        _unknown(
+            "recipe.micro_batch", _micro_batches, "without a global batch, one step is one micro-batch on each replica"
+        ),
+        _unknown(
+            "recipe.sequence_length",
+            _lengths,
+            "a global batch keeps its sequences, one in tokens its tokens, as the sequence grows",
+        ),
+        _unknown(
+            "recipe.training_tokens",
+            _tokens,
+            "tokens are those of whole steps",
+            put=_with_tokens,
+            bounds=(1, LARGEST_TOKENS),
+            limits=RUN_LIMITS,
+            needs_limit=True,
+        ),
+        _unknown("model.num_hidden_layers", _layers, "layers repeat in the model's own pattern", limits=RUN_LIMITS),
+        _unknown(
+            "model.hidden_size",
+            _widths,
+            PROPORTIONS,
+            put=lambda question, value: replace(question, model=with_width(question.model, value)),
+            limits=RUN_LIMITS,
+        ),
+        _unknown(
+            "cluster.gpus",
+            _gpus,
             "layout.data follows the GPUs unless it is given; beyond one node, whole nodes are taken",
             "without a global batch, the batch follows the replicas",
+            is_largest=False,
+            limits=RUN_LIMITS,
         ),
-        is_largest=False,
-        limits=RUN_LIMITS,
-    ),
-}
+    )
+)
 """The fields whose largest or smallest value is searched for."""

@@ -140,10 +140,7 @@ def legal_layouts(
     whole: dict[str, Mask],
     data: Sequence[int],
 ) -> tuple[Mask, Counter[str]]:
-    """Which layouts of a grid break no rule, and how many break which.
-
-    A shard group inside one domain that is all replicas is left out: the grid has it anyway.
-    """
+    """Which layouts of a grid break no rule, and how many break which; of two equal shard groups one is left out."""
     conditions: list[tuple[str, Mask]] = list(whole.items())
     if data:
         conditions.append(("data_is_as_pinned", np.isin(np.asarray(degrees.data), data)))

@@ -251,11 +251,7 @@ def _search_grid(block: Block, choices: tuple[CompleteLayout, ...], result: Sear
 def _search_reordered(
     block: Block, one: Scored, order: RankOrder, rules: Mapping[str, LayoutRule], result: SearchResult, top: int
 ) -> None:
-    """Score again, in another order of ranks, the layouts that fit and whose stages it brings into one domain.
-
-    The order changes what is sent and no memory, so those that do not fit are known not to. A shard group inside one
-    domain would be another one, and is left out.
-    """
+    """Score again, in another order of ranks, which changes no memory, the layouts that fit and that may gain by it."""
     workload, grid = block.variant.workload, one.part.grid
     gains = reordering_gains(grid, workload, replace(one.part.degrees, rank_order=order_number(order)))
     fits = one.part.legal & gains & (one.reserved_bytes <= block.variant.most_reserved_bytes)
@@ -320,11 +316,7 @@ class Plans(SearchCounts):
 def plans_of(
     machines: Sequence[Question], constraints: Constraints, objective: Objective, bounds: SolveLimits, top: int
 ) -> Iterator[Plans]:
-    """The best plans of a question on some machines.
-
-    Each machine's layouts are ranked by their step, which everything else of a run on it goes by; the best of each are
-    answered in full, so no plan says anything that an estimate would not.
-    """
+    """The best plans on some machines: on each, layouts are ranked by their step, and the best are estimated in full."""
     plans = Plans()
     every: list[Plan] = []
     front: list[Plan] = []

@@ -1,12 +1,11 @@
 """Largest or smallest value of an open field that fits, by bisection, and batches of so many tokens.
 
-Two neighbouring values that no rule refuses give the result: the job fits with one and not with the other. Refused
-values are stepped over. Whether a value fits may change more than once as it grows, for the allocator gives back its
-cache where memory ends; the bisection therefore looks at each stage apart (`feasibility.py`). The smallest value is
-found by trying one after the other.
+Refused values are stepped over. Whether a value fits may change more than once as it grows, for the allocator gives back
+its cache where memory ends; the bisection therefore looks at each stage apart (`feasibility.py`).
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil, floor, isclose
 
@@ -146,10 +145,7 @@ class _Ranks:
         return bool(self.attempts.broken_by_all)
 
     def last_that_may_do(self, short: frozenset[int], end: int) -> Steps[tuple[int, int]]:
-        """The last place before an end that may do, some stages being short, and the first legal one behind it.
-
-        -1 and the end where there are none. What keeps one place from it keeps every later one.
-        """
+        """The last place before an end that may do (else -1), and the first legal one behind it (else the end)."""
         most, fails, start = -1, end, 0
         while start < end and fails == end:
             stop = min(2 * start + 1, end)
@@ -315,8 +311,18 @@ def _refused_neighbour(result: Attempt, unknown: Unknown, attempts: Attempts, mu
 def refuse_limits(name: str, unknown: Unknown, question: Question, limits: SolveLimits) -> None:
     """Refuse limits that would change nothing, and those that no answer is known for."""
     given = limits_given(limits)
-    problems = [_unused_limit(name, limit, unknown) for limit in given if limit not in unknown.limits]
-    problems += [_unused_limit(name, limit, unknown) for limit in SIZE_LIMITS if getattr(limits, limit) is not None]
+    unread = [limit for limit in given if limit not in unknown.limits]
+    unread += [limit for limit in SIZE_LIMITS if getattr(limits, limit) is not None]
+    fix = f"leave it out; it takes {', '.join(('headroom_fraction', *unknown.limits))}"
+    problems = [
+        Problem(
+            field=f"limits.{limit}",
+            code="limit_not_read",
+            message=f"{limit} is not what bounds {name}, so it would be ignored",
+            fix=fix,
+        )
+        for limit in unread
+    ]
     if unknown.needs_limit and not given:
         message = f"{name} has no end without a limit: every run fits as well as a longer one"
         fix = f"give one of {', '.join(f'limits.{limit}' for limit in unknown.limits)}"
@@ -327,14 +333,6 @@ def refuse_limits(name: str, unknown: Unknown, question: Question, limits: Solve
         problems.append(_unknown_quantity("cost_usd", "question.price"))
     if problems:
         raise Refused(*problems)
-
-
-def _unused_limit(name: str, limit: str, unknown: Unknown) -> Problem:
-    taken = ", ".join(("headroom_fraction", *unknown.limits))
-    message = f"{limit} is not what bounds {name}, so it would be ignored"
-    return Problem(
-        field=f"limits.{limit}", code="limit_not_read", message=message, fix=f"leave it out; it takes {taken}"
-    )
 
 
 def _unknown_quantity(limit: str, needed: str) -> Problem:
@@ -368,11 +366,7 @@ class PlannedBatch:
 
 
 def plan_batch(question: Question, limits: SolveLimits) -> Steps[PlannedBatch]:
-    """The fastest way to make the batch of a question, as near as it can be.
-
-    Every micro-batch is taken with the accumulation that comes nearest to the requested tokens, among those that its
-    schedule takes; of the batches that fit and come near enough the fastest is the answer.
-    """
+    """The fastest batch that fits and is near enough, each micro-batch with the legal accumulation nearest the tokens."""
     tokens = _requested_tokens(question)
     refuse_limits("recipe.global_batch", UNKNOWNS["recipe.micro_batch"], question, limits)
     attempts = Attempts(lambda micro_batch: _batched(question, micro_batch, tokens), limits)
@@ -414,15 +408,11 @@ def _batched(question: Question, micro_batch: int, tokens: int) -> Question:
         replace(question, recipe=replace(recipe, global_batch=group * accumulation))
         for accumulation in sorted(near, key=lambda accumulation: (abs(accumulation - share), accumulation))
     ]
-    return next(filter(_is_legal, batched), batched[0])
-
-
-def _is_legal(question: Question) -> bool:
-    try:
-        resolve(question)
-    except Refused:
-        return False
-    return True
+    for one in batched:
+        with suppress(Refused):
+            resolve(one)
+            return one
+    return batched[0]
 
 
 def _worth_timing(tokens: int, question: Question) -> list[int]:

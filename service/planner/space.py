@@ -102,14 +102,7 @@ ALL_REPLICAS = -1
 
 
 def search_space(workload: Workload, constraints: Constraints) -> SearchSpace:
-    """Values of the axes of a search.
-
-    Degrees divide the number of GPUs; what the stack cannot do is left out. Without constraints, schedules are those
-    of the released stack, the shard group is all replicas or one fast-link domain, virtual stages are few, recompute
-    is one of three granularities, nothing is offloaded, and keys and values take the stack's first context method.
-    Ranks are numbered in the stack's first order, and in another too where that brings the stages of a replica into
-    one fast-link domain.
-    """
+    """Values of the axes of a search; degrees divide the number of GPUs, and what the stack cannot do is left out."""
     stack, model, gpus = workload.stack, workload.model, workload.cluster.gpus
     degrees = tuple(divisors(gpus))
 
@@ -232,9 +225,8 @@ def partitions_of(
 ) -> Iterator[tuple[int, tuple[CompleteLayout, ...]]]:
     """The pipelines of so many stages, for each number of virtual stages.
 
-    Layers are partitioned evenly, with embedding and head counted as layers or not. Where one chunk a stage cannot be
-    even, the partitions are the uneven ones of published runs; where no number of several chunks can be, all but the
-    last are full. A stack that partitions by cost does so.
+    Layers are partitioned evenly, with embedding and head counted as layers or not; where no even partition exists, as
+    in published runs: unevenly, or all chunks but the last full.
     """
     one_way = replace(
         PLAIN_LAYOUT, pipeline=stages, virtual_group=axes.virtual_group or stages, rank_order=axes.rank_order[0]

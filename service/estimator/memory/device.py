@@ -325,10 +325,7 @@ def beside_allocator(workload: Workload) -> Shares:
 
 
 def context_and_communicators(gpu: Gpu, torch: str | None) -> tuple[Shares, Shares]:
-    """Bytes of the context, and of communicators beside it, on one GPU.
-
-    Measured values of the GPU replace them. Without a version of torch, the newest is assumed.
-    """
+    """Bytes of the context, and of communicators beside it, on one GPU, measured or of its (else the newest) torch."""
     context, extra = (
         next(sizes for oldest, sizes in table if at_least(torch, oldest))
         for table in (CONTEXT_BYTES, COMMUNICATOR_BYTES)

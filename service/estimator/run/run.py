@@ -422,10 +422,7 @@ class Run:
 
 
 def loads_of(resolved: ResolvedQuestion, own: list[LoadedStage]) -> tuple[list[LoadedStage], ...]:
-    """Pipeline stages with their loads, for each stage of a run.
-
-    Loads depend on the sequence length, not on the batch: stages of one length share them.
-    """
+    """Pipeline stages with their loads, for each stage of a run; those of one sequence length share them."""
     known = {resolved.question.recipe.sequence_length: own}
     for first, *_ in resolved.run_stages:
         length = first.question.recipe.sequence_length

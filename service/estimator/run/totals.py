@@ -432,10 +432,7 @@ def with_total(flop: Flop, run: Run | None) -> Flop:
 
 
 def mean_step(run: Run, step: Step) -> Interval:
-    """Wall time of one step on average over a run, as wide in proportion as that of its last stage.
-
-    Without other stages it is the step of the last one.
-    """
+    """Wall time of one step on average over a run, as wide in proportion as that of its last stage."""
     own = step.step_seconds
     return own if not run.stages else scaled(own, run.mean_step_seconds(own.value) / own.value)
 

@@ -268,10 +268,7 @@ def _measured_products(known: GenerationRates, matrix: tuple[MatrixCalibration, 
 
 
 def format_rate(generation: GenerationRates, number_format: Format) -> FormatRate:
-    """How a format runs on a generation, or the format nearest to it that was measured there.
-
-    Where none was measured, int8 and fp4 take that of fp8, all others that of bf16.
-    """
+    """How a format runs on a generation; where it was not measured, int8 and fp4 run as fp8, all others as bf16."""
     nearest = ("fp8",) if number_format in {"int8", "fp4"} else ()
     return next(generation.formats[name] for name in (number_format, *nearest, "bf16") if name in generation.formats)
 
