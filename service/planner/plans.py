@@ -316,7 +316,7 @@ class Plans(SearchCounts):
 def plans_of(
     machines: Sequence[Question], constraints: Constraints, objective: Objective, bounds: SolveLimits, top: int
 ) -> Iterator[Plans]:
-    """The best plans on some machines: on each, layouts are ranked by their step, and the best are estimated in full."""
+    """The best plans on some machines: each ranks its layouts by their step and estimates the best in full."""
     plans = Plans()
     every: list[Plan] = []
     front: list[Plan] = []

@@ -169,7 +169,7 @@ def most_parameters_served(inference_per_token_flop: float) -> float:
 def optimal_size(total_flop: float, inference_per_token_flop: float | None = None) -> OptimalSize:
     """The model size and the tokens that make the most of so many FLOP, by each fit.
 
-    With all FLOP spent, the loss falls as N rises up to its best value, so a cap on the cost of use is the best N below.
+    The loss falls as N rises up to its best value, so a cap on the cost of use is the best N below.
     """
     cap = None if inference_per_token_flop is None else most_parameters_served(inference_per_token_flop)
     free = [(optimal_parameters(fit, total_flop), fit) for fit in LOSS_FITS]

@@ -1,6 +1,6 @@
 """Largest or smallest value of an open field that fits, by bisection, and batches of so many tokens.
 
-Refused values are stepped over. Whether a value fits may change more than once as it grows, for the allocator gives back
+Refused values are skipped. Whether a value fits may change more than once as it grows, for the allocator gives back
 its cache where memory ends; the bisection therefore looks at each stage apart (`feasibility.py`).
 """
 
@@ -366,7 +366,7 @@ class PlannedBatch:
 
 
 def plan_batch(question: Question, limits: SolveLimits) -> Steps[PlannedBatch]:
-    """The fastest batch that fits and is near enough, each micro-batch with the legal accumulation nearest the tokens."""
+    """The fastest fitting batch near enough to the tokens, each micro-batch with its nearest legal accumulation."""
     tokens = _requested_tokens(question)
     refuse_limits("recipe.global_batch", UNKNOWNS["recipe.micro_batch"], question, limits)
     attempts = Attempts(lambda micro_batch: _batched(question, micro_batch, tokens), limits)

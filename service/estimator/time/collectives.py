@@ -251,7 +251,7 @@ Source: NVIDIA HGX; bridges join 2 or 4."""
 
 
 def interconnect_of(cluster: CompleteCluster, gpu: Gpu, network_scale: float = 1.0) -> Interconnect:
-    """The rates of collectives on a cluster; a domain beyond the reach of a bridge between few GPUs uses the host's bus."""
+    """The rates of collectives on a cluster; a domain larger than the bridge between few GPUs uses the host's bus."""
     domain = cluster.scale_up_gpus
     linked = gpu.scale_up_gpus >= min(domain, cluster.gpus, SWITCHED_GPUS)
     rate = gpu.link_bytes_per_s if linked else min(gpu.link_bytes_per_s, gpu.host_bytes_per_s)
