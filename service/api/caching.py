@@ -151,9 +151,9 @@ def idempotent(write: Callable[..., Response]) -> Callable[..., Response]:
         if len(sent) > 1 or KEY.fullmatch(sent[0]) is None:
             raise WrongParameter(MALFORMED)
         key = RequestKey(caller=caller_of(request).owner, operation=request.scope["route"].operation_id, key=sent[0])
-        digest = digest_of(_canonical(arguments["body"]) + request.scope["query_string"])
+        digest = digest_of(to_json(_ordered(arguments["body"])) + request.scope["query_string"])
         engine = database_of(request)
-        answer, is_repeat = once(engine, key, digest, lambda: _remembered(write(request=request, **arguments), digest))
+        answer, is_repeat = once(engine, key, digest, lambda: _stored(write(request=request, **arguments), digest))
         if answer.request_digest != digest:
             raise ApiError("key_reused", REUSED)
         headers = {**answer.headers, **({REPLAYED: "true"} if is_repeat else {})}
@@ -177,18 +177,14 @@ def describe_idempotency(operation: Schema) -> None:
             response["headers"] = response.get("headers", {}) | {REPLAYED: _REPLAYED}
 
 
-def _canonical(body: Mapping[str, Any]) -> bytes:
-    """A body as JSON with sorted fields."""
-    return to_json(_ordered(body))
-
-
 def _ordered(value: Any) -> Any:
+    """A JSON value with sorted fields."""
     if isinstance(value, Mapping):
         return {name: _ordered(value[name]) for name in sorted(value)}
     return [_ordered(item) for item in value] if isinstance(value, list) else value
 
 
-def _remembered(response: Response, digest: str) -> StoredResponse:
+def _stored(response: Response, digest: str) -> StoredResponse:
     headers = {name: value for name, value in response.headers.items() if name != "content-length"}
     return StoredResponse(
         request_digest=digest, status=response.status_code, headers=headers, content=bytes(response.body)

@@ -94,13 +94,6 @@ def queue_full(seconds: int) -> TooBusy:
     return TooBusy("computing_full", detail, {"Retry-After": str(seconds)})
 
 
-def queue_timeout(seconds: int) -> TooBusy:
-    """The answer where no process became free in time."""
-    return TooBusy(
-        "computing_full", f"no process was free in time; ask again in {seconds} s", {"Retry-After": str(seconds)}
-    )
-
-
 def process_lost(seconds: int) -> AccessDenied:
     """The answer where the process ended at each attempt."""
     detail = f"the process that computed this ended, perhaps for want of memory; ask for less, or again in {seconds} s"
@@ -136,7 +129,8 @@ class _Computation:
         self.items: list[Any] = []
         self.requests = 0
         self.task: asyncio.Task[Any] | None = None
-        self._changed = asyncio.Event()
+        self.changed = asyncio.Event()
+        """Set at the next change, and replaced."""
 
     def add(self, item: Any) -> None:
         """Store an item that the computation yielded."""
@@ -145,13 +139,8 @@ class _Computation:
 
     def wake(self, _: object = None) -> None:
         """Wake every request that waits for it."""
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
-
-    @property
-    def changed(self) -> asyncio.Event:
-        """The event of the next change."""
-        return self._changed
+        self.changed.set()
+        self.changed = asyncio.Event()
 
 
 class Compute:
@@ -255,7 +244,9 @@ class Compute:
                 await self._wait_for_process(call.caller)
         except TimeoutError:
             self._metrics.compute_refusals.labels("full").inc()
-            raise queue_timeout(_whole_seconds(computation.expected_seconds)) from None
+            retry_seconds = _whole_seconds(computation.expected_seconds)
+            detail = f"no process was free in time; ask again in {retry_seconds} s"
+            raise TooBusy("computing_full", detail, {"Retry-After": str(retry_seconds)}) from None
         started, outcome = monotonic(), "failed"
         self._metrics.compute_wait_seconds.observe(started - queued)
         try:
@@ -291,16 +282,11 @@ class Compute:
         except asyncio.CancelledError:
             if granted.done() and not granted.cancelled():
                 self._release_process()  # the process was granted just before the cancellation
-            else:
-                self._leave_queue(caller, granted)
+            elif granted in (queue := self._queues.get(caller, deque())):
+                queue.remove(granted)
+                if not queue:
+                    del self._queues[caller]
             raise
-
-    def _leave_queue(self, caller: str, granted: "asyncio.Future[None]") -> None:
-        queue = self._queues.get(caller)
-        if queue is not None and granted in queue:
-            queue.remove(granted)
-            if not queue:
-                del self._queues[caller]
 
     def _release_process(self) -> None:
         """Grant a freed process to the next caller, round-robin."""
@@ -356,12 +342,10 @@ class Compute:
         if token not in self._packed:
             self._packed[token] = await run_in_threadpool(packed_catalogue, catalogues[token])
         self._packed.move_to_end(token)
-        while len(self._packed) > 1 and not self._is_room_for_packed():
-            self._packed.popitem(last=False)
-        return self._packed[token]
-
-    def _is_room_for_packed(self) -> bool:
-        return len(self._packed) <= MOST_PACKED and sum(map(len, self._packed.values())) <= MOST_PACKED_BYTES
+        packed = self._packed
+        while len(packed) > MOST_PACKED or (len(packed) > 1 and sum(map(len, packed.values())) > MOST_PACKED_BYTES):
+            packed.popitem(last=False)
+        return packed[token]
 
 
 def _close(processes: list[ComputeProcess]) -> None:
@@ -454,7 +438,6 @@ async def _wait(changed: asyncio.Event, disconnected: "asyncio.Future[None]", un
 
 
 async def _wait_for_disconnect(request: Request) -> None:
-    """Wait until the client of a request disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

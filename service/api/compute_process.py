@@ -123,7 +123,9 @@ class ComputeProcess:
         try:
             await self._send(call)
             while True:
-                kind, value = await _unpickled(await self._receive())
+                content = await self._receive()
+                is_short = len(content) <= MOST_BYTES_AT_ONCE
+                kind, value = pickle.loads(content) if is_short else await run_in_threadpool(pickle.loads, content)  # noqa: S301 - from a process of our own
                 if kind == "missing":
                     await self._send(await catalogue(value))
                 elif kind == "item":
@@ -158,12 +160,6 @@ class ComputeProcess:
                 raise ConnectionResetError("the computing process has ended")
             received += more
         return received
-
-
-async def _unpickled(content: bytearray) -> Any:
-    if len(content) <= MOST_BYTES_AT_ONCE:
-        return pickle.loads(content)  # noqa: S301 - from a process of our own
-    return await run_in_threadpool(pickle.loads, content)
 
 
 class ForkServer:

@@ -45,19 +45,20 @@ class CrossSiteRequests:
         self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
         is_local = is_loopback(settings.host) or not settings.insecure
         names = (*LOCAL_NAMES, settings.host, *settings.host_names) if is_local else ()
-        self._names = frozenset(_bracketed(name).lower().encode() for name in names)
+        self._names = frozenset((f"[{name}]" if ":" in name else name).lower().encode() for name in names)
 
     def refuse(self, scope: Any) -> None:
         """Raise for a request from a page of another site, or for an unknown host name."""
         host = origin = site = b""
-        for name, value in scope["headers"]:
-            if name == b"host":
+        for header, value in scope["headers"]:
+            if header == b"host":
                 host = value.lower()
-            elif name == b"origin":
+            elif header == b"origin":
                 origin = value
-            elif name == b"sec-fetch-site":
+            elif header == b"sec-fetch-site":
                 site = value
-        if self._names and _without_port(host) not in self._names:
+        name = host if host.endswith(b"]") else host.rpartition(b":")[0] or host
+        if self._names and name not in self._names:
             raise CrossSiteRequest("unknown_host", UNKNOWN_NAME)
         if scope["method"] not in SAFE_METHODS and (origin or site) and not self._may_change(origin, site, host):
             raise CrossSiteRequest("foreign_page", CROSS_SITE)
@@ -66,15 +67,6 @@ class CrossSiteRequests:
         if self._allows_any or origin in self._origins:
             return True
         return site in OWN_SITES if site else origin.partition(b"://")[2] == host
-
-
-def _bracketed(name: str) -> str:
-    """A name or address in the form of a Host header."""
-    return f"[{name}]" if ":" in name else name
-
-
-def _without_port(host: bytes) -> bytes:
-    return host if host.endswith(b"]") else host.rpartition(b":")[0] or host
 
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")

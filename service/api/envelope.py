@@ -53,22 +53,16 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        context = RequestContext(_request_id(scope))
+        sent = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+        context = RequestContext(sent.decode() if CALLER_REQUEST_ID.fullmatch(sent) else uuid4().hex)
         started = perf_counter()
 
         async def send_marked(message: Message) -> None:
             if message["type"] == "http.response.start":
                 context.status = message["status"]
                 closes = (CLOSES,) if self.draining.is_set() else ()
-                own = (b"x-request-id", context.request_id.encode())
-                message["headers"] = [
-                    *message["headers"],
-                    own,
-                    *RAW_COMMON_HEADERS,
-                    *context.headers,
-                    *context.limit_headers,
-                    *closes,
-                ]
+                own = ((b"x-request-id", context.request_id.encode()), *RAW_COMMON_HEADERS)
+                message["headers"] = [*message["headers"], *own, *context.headers, *context.limit_headers, *closes]
                 _log_request(scope, context, perf_counter() - started)
             await send(message)
 
@@ -119,11 +113,6 @@ def problem_of(request: Request, error: Exception) -> Response:
     log.error("request %s failed", request.scope["state"]["request_id"], exc_info=error)
     detail = "this is a defect of the service; report it with the request_id"
     return problem_response(request.scope, "internal_error", detail)
-
-
-def _request_id(scope: Scope) -> str:
-    sent = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-    return sent.decode() if CALLER_REQUEST_ID.fullmatch(sent) else uuid4().hex
 
 
 def _log_request(scope: Scope, context: RequestContext, seconds: float) -> None:

@@ -220,16 +220,12 @@ def on_http_exception(request: Request, error: HTTPException) -> Response:
         code = CODE_OF_STATUS.get(error.status_code, "internal_error")
         detail = NOTHING_THERE if code == "not_found" else KINDS[code].title
         return problem_response(request.scope, code, detail, headers=error.headers)
-    allow = {"Allow": ", ".join(_allowed_methods(request))}
+    routes = request.app.router.routes
+    taken = {method for method in METHODS if accepts_method(routes, {**request.scope, "method": method})}
+    allow = {"Allow": ", ".join(sorted(taken | {"OPTIONS"} | ({"HEAD"} if "GET" in taken else set())))}
     if request.method == "OPTIONS":
         return Response(status_code=204, headers=allow)
     return problem_response(request.scope, "method_not_allowed", f"use {allow['Allow']}", headers=allow)
-
-
-def _allowed_methods(request: Request) -> list[str]:
-    routes = request.app.router.routes
-    taken = {method for method in METHODS if accepts_method(routes, {**request.scope, "method": method})}
-    return sorted(taken | {"OPTIONS"} | ({"HEAD"} if "GET" in taken else set()))
 
 
 def _pointer(problem: Problem) -> dict[str, str]:

@@ -246,11 +246,6 @@ class LimitedProtocol(HttpToolsProtocol):
             self.transport.close()
 
 
-def protocol_reporting(on_refusal: Callable[[RefusalKind], None]) -> type[LimitedProtocol]:
-    """The protocol with a callback for rejected connections."""
-    return type("Counting", (LimitedProtocol,), {"on_refusal": staticmethod(on_refusal)})
-
-
 def rejection_of(target: bytes, headers: Sequence[tuple[bytes, bytes]], version: str) -> RejectedConnection | None:
     """The reason to reject a request head; None for a valid one."""
     if len(target) + sum(len(name) + len(value) + len(": \r\n") for name, value in headers) > MOST_HEAD_BYTES:
@@ -396,7 +391,7 @@ def configured(
     """The configuration of uvicorn."""
     return uvicorn.Config(
         app,
-        http=protocol_reporting(on_refusal),
+        http=type("Counting", (LimitedProtocol,), {"on_refusal": staticmethod(on_refusal)}),
         limit_concurrency=connection_limit(settings.connections),
         timeout_keep_alive=settings.idle_seconds,
         proxy_headers=bool(settings.trusted_proxies),

@@ -314,19 +314,17 @@ def _fields_of(kind: type, path: tuple[str, ...]) -> list[FlatField]:
             results.extend(_prefixed(field.name, _fields_of(inner, field_path)))
             continue
         flat_field = replace(_field(field.name, field_path, plain), spec=kind, field=field.name)
-        results.extend([flat_field] if inner is None else _with_spec(flat_field, inner))
+        if inner is not None:  # a name or an object: the name is the object's first field
+            first, *others = _fields_of(inner, field_path)
+            results.extend([replace(flat_field, path=first.path), *_prefixed(field.name, others)])
+        else:
+            results.append(flat_field)
     return results
 
 
 def _prefixed(name: str, inner: list[FlatField]) -> list[FlatField]:
     """Fields of a dataclass within another one, by the outer field's name and their own."""
     return [replace(field, name=f"{name}_{field.name}") for field in inner]
-
-
-def _with_spec(outer: FlatField, inner: type) -> list[FlatField]:
-    """A field that takes a name or an object: the name is the object's first field, the others follow with a prefix."""
-    first, *others = _fields_of(inner, outer.path)
-    return [replace(outer, path=first.path), *_prefixed(outer.name, others)]
 
 
 def _alternatives(hint: Any) -> tuple[Any, type | None]:

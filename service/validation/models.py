@@ -58,7 +58,9 @@ def read_config(config: object, path: str = CONFIG_PATH) -> Parsed[Model]:
     try:
         return _config(config)
     except Refused as refused:
-        raise Refused(*(replace(problem, field=_moved(problem.field, path)) for problem in refused.problems)) from None
+        fields = (f"{path}{problem.field.removeprefix(CONFIG_PATH)}".lstrip(".") for problem in refused.problems)
+        moved = (replace(problem, field=field) for problem, field in zip(refused.problems, fields, strict=True))
+        raise Refused(*moved) from None
 
 
 def _config(config: object) -> Parsed[Model]:
@@ -72,8 +74,3 @@ def _config(config: object) -> Parsed[Model]:
     if problems:
         raise Refused(*(replace(problem, field=CONFIG_PATH) for problem in problems))
     return Parsed(checked, imported.assumptions, imported.warnings)
-
-
-def _moved(field: str, path: str) -> str:
-    """A field path in a config, prefixed by the path of the config in the request."""
-    return f"{path}{field.removeprefix(CONFIG_PATH)}".lstrip(".")

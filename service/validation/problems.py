@@ -68,8 +68,8 @@ def schema_at(root: Schema, steps: Sequence[int | str]) -> Schema:
     schema = root
     for step in steps:
         options = [_follow(root, option) for option in schema.get("anyOf", (schema,))]
-        nearer = [s for option in options for s in (_step_into(option, step),) if s is not None]
-        schema = nearer[0] if nearer else {}
+        inside = (one.get("items") if isinstance(step, int) else one.get("properties", {}).get(step) for one in options)
+        schema = next((one for one in inside if one is not None), {})
     return {**_follow(root, schema), **schema}
 
 
@@ -95,11 +95,6 @@ def expectation_of(schema: Schema) -> str:
     if kind == "string":
         return f"text of {schema.get('minLength', 0)} to {schema.get('maxLength', 'any number of')} characters"
     return words[kind] + _range(schema)
-
-
-def _step_into(schema: Schema, step: int | str) -> Schema | None:
-    inside: Schema | None = schema.get("items") if isinstance(step, int) else schema.get("properties", {}).get(step)
-    return inside
 
 
 def _follow(root: Schema, schema: Schema) -> Schema:

@@ -54,24 +54,13 @@ class ImportedModel(Strict):
 _PRESET = {"preset": RowName}
 ChangedModel = Annotated[
     Any,
-    Variant(
-        Model,
-        "ChangedModel",
-        "A model preset with some of its fields given anew.",
-        required=("preset",),
-        more=_PRESET,
-    ),
+    Variant(Model, "ChangedModel", "A model preset with some of its fields given anew.", ("preset",), more=_PRESET),
 ]
 _NODES = Annotated[NodeCount, Field(description="Nodes in all; gpus is nodes x gpus_per_node.")]
+_SIZED_PRESET = _PRESET | {"nodes": _NODES}
 ChangedCluster = Annotated[
     Any,
-    Variant(
-        Cluster,
-        "ChangedCluster",
-        "A cluster preset, resized or changed.",
-        required=("preset",),
-        more=_PRESET | {"nodes": _NODES},
-    ),
+    Variant(Cluster, "ChangedCluster", "A cluster preset, resized or changed.", ("preset",), more=_SIZED_PRESET),
 ]
 NodesOfGpu = Annotated[
     Any,
@@ -80,9 +69,7 @@ NodesOfGpu = Annotated[
 
 ModelFields = Annotated[Any, Variant(Model, "ModelFields", "Some fields of a model.")]
 RecipeFields = Annotated[Any, Variant(Recipe, "RecipeFields", "Some fields of a recipe.")]
-ClusterFields = Annotated[
-    Any, Variant(Cluster, "ClusterFields", "Some fields of a cluster.", more=_PRESET | {"nodes": _NODES})
-]
+ClusterFields = Annotated[Any, Variant(Cluster, "ClusterFields", "Some fields of a cluster.", more=_SIZED_PRESET)]
 
 ModelForm = Annotated[Any, DescribedAs(RowName | Model | ChangedModel | ImportedModel)]
 RecipeForm = Annotated[Any, DescribedAs(Recipe)]
@@ -120,7 +107,7 @@ RecipePatch = Annotated[Any, Patch("RecipePatch", (Recipe,))]
 LayoutPatch = Annotated[Any, Patch("LayoutPatch", (Layout,))]
 _CONFIG = Annotated[dict[str, Any], Field(description="The config.json.")]
 _MODEL_PATCH = Patch("ModelPatch", (Model,), more=_PRESET | {"hf_config": _CONFIG})
-_CLUSTER_PATCH = Patch("ClusterPatch", (Cluster,), more=_PRESET | {"nodes": _NODES})
+_CLUSTER_PATCH = Patch("ClusterPatch", (Cluster,), more=_SIZED_PRESET)
 _PRICE_PATCH = Patch("PricePatch", (Price, CataloguePrice, CardPrice, OwnedPrice))
 
 

@@ -14,7 +14,7 @@ from service.estimator.question import Layout, Question, Recipe
 from service.validation.clusters import read_cluster, with_region
 from service.validation.models import read_model
 from service.validation.prices import read_price
-from service.validation.problems import not_an_object, unknown_field
+from service.validation.problems import Collector, not_an_object, unknown_field
 from service.validation.question_parts import PARTS
 from service.validation.reading import Parsed, read_spec
 
@@ -46,15 +46,16 @@ def read_question(body: Mapping[str, Any], catalogue: Catalogue, *, beside: tupl
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", PARTS))
     unknown = [name for name in body if name not in PARTS]
-    collected = _Collector([unknown_field("", name, {*PARTS, *beside}) for name in unknown[:MOST_PROBLEMS]])
-    model = collected.read(lambda: read_model(_required(body, "model"), catalogue))
-    recipe = collected.read(lambda: Parsed(read_spec(Recipe, _or_empty(body.get("recipe")), "recipe")))
-    layout = collected.read(lambda: Parsed(read_spec(Layout, _or_empty(body.get("layout")), "layout")))
-    machine = collected.read(lambda: read_cluster(_required(body, "cluster"), catalogue))
+    collected = _PartCollector()
+    collected.add(*(unknown_field("", name, {*PARTS, *beside}) for name in unknown[:MOST_PROBLEMS]))
+    model = collected.spec(lambda: read_model(_required(body, "model"), catalogue))
+    recipe = collected.read(read_spec, Recipe, _or_empty(body.get("recipe")), "recipe")
+    layout = collected.read(read_spec, Layout, _or_empty(body.get("layout")), "layout")
+    machine = collected.spec(lambda: read_cluster(_required(body, "cluster"), catalogue))
     gpu = None if machine is None else machine.gpu.slug
-    price = collected.read(lambda: read_price(body.get("price"), gpu, catalogue))
+    price = collected.spec(read_price, body.get("price"), gpu, catalogue)
     place = None if machine is None else machine.cluster
-    cluster = None if place is None else collected.read(lambda: with_region(place, body.get("price"), catalogue))
+    cluster = None if place is None else collected.spec(with_region, place, body.get("price"), catalogue)
     if model is None or recipe is None or layout is None or machine is None or cluster is None or collected.problems:
         raise Refused(*collected.problems)
     return ParsedQuestion(
@@ -65,21 +66,19 @@ def read_question(body: Mapping[str, Any], catalogue: Catalogue, *, beside: tupl
     )
 
 
-class _Collector:
+class _PartCollector(Collector):
     """Problems, assumptions, warnings and sources of the parts read so far."""
 
-    def __init__(self, problems: list[Problem]) -> None:
-        self.problems = problems
+    def __init__(self) -> None:
+        super().__init__()
         self.assumptions: list[str] = []
         self.warnings: list[str] = []
         self.sources: list[Source] = []
 
-    def read(self, part: Callable[[], Parsed[Spec]]) -> Spec | None:
+    def spec(self, reader: Callable[..., Parsed[Spec]], *arguments: Any) -> Spec | None:
         """The object of one part, or None where it is refused."""
-        try:
-            parsed = part()
-        except Refused as refused:
-            self.problems.extend(refused.problems)
+        parsed = self.read(reader, *arguments)
+        if parsed is None:
             return None
         self.assumptions.extend(parsed.assumptions)
         self.warnings.extend(parsed.warnings)

@@ -31,7 +31,10 @@ def text_problems(given: Mapping[str, Any]) -> Iterator[Problem]:
     for name, value in given.items():
         texts = value if isinstance(value, list) else [value]
         if any(isinstance(text, str) and not _is_visible(text, name) for text in texts):
-            yield _invisible_character(name)
+            allowed = " but line breaks and tabs" if name in MULTILINE_FIELDS else ""
+            message = f"{name} holds a control character, which a list or a sheet would not show"
+            fix = f"leave out every control character{allowed}"
+            yield Problem(field=name, code="not_text", message=message, fix=fix)
 
 
 def checked_texts(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,12 +50,6 @@ def _is_visible(text: str, name: str) -> bool:
         return True
     allowed = BREAKS if name in MULTILINE_FIELDS else frozenset()
     return not any(unicodedata.category(letter) in INVISIBLE and letter not in allowed for letter in text)
-
-
-def _invisible_character(name: str) -> Problem:
-    allowed = " but line breaks and tabs" if name in MULTILINE_FIELDS else ""
-    message = f"{name} holds a control character, which a list or a sheet would not show"
-    return Problem(field=name, code="not_text", message=message, fix=f"leave out every control character{allowed}")
 
 
 LONGEST_LINE = 255

@@ -206,7 +206,7 @@ async def at_once(held: Held, *lengths: int) -> list[int]:
         await asyncio.wait(tasks[-1:], timeout=0.05)
         held.are_over.set()
         answers = await asyncio.gather(*tasks)
-    assert limit.memory.left_bytes == MOST_HELD_BYTES, "what was held is let go of"
+    assert limit.left_bytes == MOST_HELD_BYTES, "what was held is let go of"
     return [answer.status_code for answer in answers]
 
 
@@ -239,4 +239,4 @@ def test_a_body_that_breaks_off_holds_nothing() -> None:
 
     for _ in range(3):
         assert post(limit, stalled()).status_code == 408
-    assert limit.memory.left_bytes == MOST_HELD_BYTES
+    assert limit.left_bytes == MOST_HELD_BYTES

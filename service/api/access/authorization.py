@@ -6,7 +6,7 @@ A route declares its scope where it declares its operation (`requires`); without
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, NamedTuple, Protocol
+from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
@@ -27,22 +27,24 @@ class InvalidToken(TraincostError):
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiedToken:
-    """The caller and the scopes of a verified token."""
+class Identity:
+    """An authenticated caller, before authorization."""
 
     caller: Caller
-    """Subject and owner of the token."""
+    """Id and owner of the key, or subject and owner of the token."""
     scopes: Collection[Scope]
-    """Scopes that the token grants."""
-    end_seconds: float
-    """Expiry of the token [second since 1970]."""
+    """Scopes that the key or token grants."""
+    key: ApiKey | None = None
+    """The key; None for a token."""
+    token_end_seconds: float | None = None
+    """Expiry of the token [second since 1970]; None for a key."""
 
 
 class TokenVerifier(Protocol):
     """A verifier of tokens."""
 
-    async def verify(self, token: str) -> VerifiedToken:
-        """The verified token; InvalidToken where it is not valid here and now."""
+    async def verify(self, token: str) -> Identity:
+        """The caller of a token; InvalidToken where it is not valid here and now."""
 
 
 def is_token(sent: str) -> bool:
@@ -116,15 +118,6 @@ class AccessDenied(ApiError):
     """Access denied: 401 without a valid credential, 403 without the required scope."""
 
 
-class _Identity(NamedTuple):
-    """An authenticated caller, before authorization."""
-
-    caller: Caller
-    scopes: Collection[Scope]
-    key: ApiKey | None
-    token_end_seconds: float | None
-
-
 async def authorize(request: Request) -> ApiKey | None:
     """Authenticate and authorize the caller of a request; return their key, if they have one."""
     credential, scope, state = presented_by(request.scope), required_scope(request), request.app.state
@@ -157,23 +150,22 @@ def is_locked(ring: KeyRing, tokens: TokenVerifier | None) -> bool:
     return tokens is not None or ring.is_locked
 
 
-async def _identify(ring: KeyRing, tokens: TokenVerifier | None, credential: Presented) -> _Identity:
+async def _identify(ring: KeyRing, tokens: TokenVerifier | None, credential: Presented) -> Identity:
     sent = credential.key if credential.bearer is None else credential.bearer
     if sent is None:
         raise unauthorized(NO_KEY, "")
     if tokens is not None and is_token(sent):
         try:
-            token = await tokens.verify(sent)
+            return await tokens.verify(sent)
         except InvalidToken as error:
             raise unauthorized(str(error)) from None
-        return _Identity(token.caller, token.scopes, None, token.end_seconds)
     key = ring.find(sent)
     if key is None:
         raise unauthorized(UNKNOWN_KEY)
     status = key_status(key, datetime.now(UTC))
     if status != "active":
         raise unauthorized(inactive_key_reason(status))
-    return _Identity(Caller(id=key.id, owner=key.owner, sees_all="admin" in key.scopes), key.scopes, key, None)
+    return Identity(Caller(id=key.id, owner=key.owner, sees_all="admin" in key.scopes), key.scopes, key)
 
 
 def inactive_key_reason(status: str) -> str:
@@ -181,7 +173,7 @@ def inactive_key_reason(status: str) -> str:
     return f"the key {'was revoked' if status == 'revoked' else 'has expired'}; ask for another"
 
 
-def _check_scope(identity: _Identity, credential: Presented, scope: Scope) -> None:
+def _check_scope(identity: Identity, credential: Presented, scope: Scope) -> None:
     if credential.bearer is None and set(identity.scopes) != {"sheet"}:
         raise _forbidden(KEY_IN_ADDRESS, "sheet")
     if not does_allow(identity.scopes, scope):

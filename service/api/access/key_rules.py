@@ -143,7 +143,7 @@ def does_allow(scopes: Iterable[Scope], scope: Scope) -> bool:
 
 
 def key_records(engine: Engine) -> list[Record]:
-    """Every key, without its digest."""
+    """Every key."""
     return [key_record(key) for key in read_keys(engine)]
 
 

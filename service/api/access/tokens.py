@@ -21,7 +21,7 @@ import jwt
 from jwt import PyJWK, PyJWTError
 from starlette.concurrency import run_in_threadpool
 
-from service.api.access.authorization import ISSUER_AWAY, InvalidToken, VerifiedToken
+from service.api.access.authorization import ISSUER_AWAY, Identity, InvalidToken
 from service.api.access.key_rules import LONGEST_NAME
 from service.api.errors import ApiError
 from service.catalogue import SHIPPED
@@ -167,7 +167,7 @@ class JwtVerifier:
         self._keys = keys
         self._roles: Mapping[str, Scope] = dict(settings.oidc_roles)
 
-    async def verify(self, token: str) -> VerifiedToken:
+    async def verify(self, token: str) -> Identity:
         """Check signature, issuer, audience and expiry of a token; return its caller and scopes."""
         algorithm, key_id = self._read_header(token)
         key = await self._keys.find(key_id)
@@ -180,9 +180,8 @@ class JwtVerifier:
         if not (_is_name(subject) and _is_name(owner)) or owner == SHIPPED:
             raise InvalidToken(NO_OWNER)
         scopes = scopes_of(claim_of(claims, self._settings.oidc_scopes_claim), self._roles)
-        return VerifiedToken(
-            Caller(id=subject, owner=owner, sees_all="admin" in scopes, is_shared=True), scopes, float(claims["exp"])
-        )
+        caller = Caller(id=subject, owner=owner, sees_all="admin" in scopes, is_shared=True)
+        return Identity(caller, scopes, token_end_seconds=float(claims["exp"]))
 
     def _read_header(self, token: str) -> tuple[str, str]:
         """Algorithm and key id in the unverified header of a token."""

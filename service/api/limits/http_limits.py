@@ -23,38 +23,6 @@ RETRY_SECONDS = 1
 TOO_MUCH = "the service holds as much of other requests' bodies as it may; send this one again in a moment"
 
 
-class BodyMemory:
-    """The memory budget of all bodies."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self.left_bytes = most_bytes
-
-
-class BodyReservation:
-    """Memory that one body reserves."""
-
-    __slots__ = ("_memory", "_reserved_bytes")
-
-    def __init__(self, memory: BodyMemory) -> None:
-        self._memory = memory
-        self._reserved_bytes = 0
-
-    def grow(self, length: int) -> None:
-        """Reserve memory for a body of this length so far."""
-        more = length - UNCOUNTED_BYTES - self._reserved_bytes
-        if more <= 0:
-            return
-        if more > self._memory.left_bytes:
-            raise ApiError("too_many_bodies", TOO_MUCH, {"Connection": "close", "Retry-After": str(RETRY_SECONDS)})
-        self._memory.left_bytes -= more
-        self._reserved_bytes += more
-
-    def release(self) -> None:
-        """Return the reserved memory."""
-        self._memory.left_bytes += self._reserved_bytes
-        self._reserved_bytes = 0
-
-
 MAXIMUM_BODY_BYTES = 1 << 20
 LARGER_BODY_BYTES: Mapping[str, int] = {
     "/v1/batch": 4 << 20,
@@ -100,7 +68,8 @@ class BodyLimit:
         self.app = app
         self.maximum_bytes = maximum_bytes
         self.maximum_seconds = maximum_seconds
-        self.memory = BodyMemory(most_reserved_bytes)
+        self.left_bytes = most_reserved_bytes
+        """Memory that no body has reserved."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on the request with an unread body, or answer 413 to the length that it declares."""
@@ -120,7 +89,7 @@ class BodyLimit:
             await problem_response(scope, error.code, str(error), headers=error.headers)(scope, receive, send)
             return
         maximum_seconds = upload / UPLOAD_BYTES_PER_S if upload else self.maximum_seconds
-        body = _Body(receive, maximum_bytes, maximum_seconds, BodyReservation(self.memory))
+        body = _Body(self, receive, maximum_bytes, maximum_seconds)
         is_long = b"transfer-encoding" in headers or int(declared) > UNCOUNTED_BYTES
         try:
             await self.app(scope, body.receive, _closing(body, send) if is_long else send)
@@ -129,20 +98,20 @@ class BodyLimit:
                 raise
             # the client disconnected during its body: there is nothing to answer
         finally:
-            body.reservation.release()
+            self.left_bytes += body.reserved_bytes
 
 
 class _Body:
     """The body of one request, read whole on the first `receive`."""
 
-    __slots__ = ("_maximum_bytes", "_maximum_seconds", "_receive", "is_incomplete", "is_requested", "reservation")
+    __slots__ = (
+        "_limit", "_maximum_bytes", "_maximum_seconds", "_receive", "is_incomplete", "is_requested", "reserved_bytes",
+    )  # fmt: skip
 
-    def __init__(
-        self, receive: Receive, maximum_bytes: int, maximum_seconds: float, reservation: BodyReservation
-    ) -> None:
-        self._receive = receive
+    def __init__(self, limit: BodyLimit, receive: Receive, maximum_bytes: int, maximum_seconds: float) -> None:
+        self._limit, self._receive = limit, receive
         self._maximum_bytes, self._maximum_seconds = maximum_bytes, maximum_seconds
-        self.reservation = reservation
+        self.reserved_bytes = 0
         self.is_requested = self.is_incomplete = False
 
     async def receive(self) -> Message:
@@ -169,7 +138,12 @@ class _Body:
             body += message.get("body", b"")
             if len(body) > self._maximum_bytes:
                 raise _too_large(self._maximum_bytes)
-            self.reservation.grow(len(body))
+            more_bytes = len(body) - UNCOUNTED_BYTES - self.reserved_bytes
+            if more_bytes > self._limit.left_bytes:
+                raise ApiError("too_many_bodies", TOO_MUCH, CLOSES | {"Retry-After": str(RETRY_SECONDS)})
+            if more_bytes > 0:
+                self._limit.left_bytes -= more_bytes
+                self.reserved_bytes += more_bytes
             more = message.get("more_body", False)
         return bytes(body)
 
