@@ -21,7 +21,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.api.access.authorization import caller_of
 from service.api.errors import ApiError, WrongParameter
 from service.api.inputs import database_of
-from service.api.openapi import Schema
 from service.errors import Problem
 from service.store.requests import RequestKey, StoredResponse, once
 from service.tabular.lists import IsCurrent, Record
@@ -123,23 +122,6 @@ REUSED = (
     "send a new key with a new request"
 )
 
-PARAMETER: Schema = {
-    "name": HEADER,
-    "in": "header",
-    "description": "What the caller calls this request, of 1 to 255 visible ASCII characters; one name for all keys "
-    "and tokens of an owner. The same key with the same request is answered within 24 hours as it was first, and "
-    "nothing is done twice; with another request it is refused.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
-    "example": "9f4e1c0a-6f0b-4c39-8f1f-0a8a3f5f5c11",
-}
-"""The header in the OpenAPI document."""
-
-
-_REPLAYED: Schema = {
-    "description": "true where this answer was given before under the same Idempotency-Key.",
-    "schema": {"type": "string"},
-}
-
 
 def idempotent(write: Callable[..., Response]) -> Callable[..., Response]:
     """A creating route that creates once per Idempotency-Key."""
@@ -162,19 +144,6 @@ def idempotent(write: Callable[..., Response]) -> Callable[..., Response]:
     route.__name__, route.__doc__ = write.__name__, write.__doc__
     vars(route)["__signature__"] = signature(write)
     return route
-
-
-def takes_idempotency_key(method: str, responses: Mapping[str, Any]) -> bool:
-    """Whether an operation creates something, so that it accepts an Idempotency-Key."""
-    return method == "post" and not {"201", "202"}.isdisjoint(responses)
-
-
-def describe_idempotency(operation: Schema) -> None:
-    """Add the Idempotency-Key of an operation to the OpenAPI document."""
-    operation["parameters"] = [*operation.get("parameters", ()), PARAMETER]
-    for status, response in operation["responses"].items():
-        if status.startswith("2"):
-            response["headers"] = response.get("headers", {}) | {REPLAYED: _REPLAYED}
 
 
 def _ordered(value: Any) -> Any:

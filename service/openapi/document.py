@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from service.answers.names import COMPONENT, EACH, INLINED, OWN_DESCRIPTION, WIRE_NAMES
-from service.api.caching import describe_idempotency, takes_idempotency_key
+from service.api.caching import REPLAYED
 from service.api.inputs import REV
 from service.api.openapi import ETAG, JSON, KEY, MERGE_PATCH, SCOPE, Schema
 from service.api.request_context import deprecation_of
@@ -406,8 +406,12 @@ def _complete_operation(path: str, method: str, operation: Schema) -> None:
         operation["parameters"] = [_parameter(one) for one in named.values()]  # the route's own comes last
     operation.update(deprecation_of(name))
     operation.update({key: operation.pop(key) for key in ("security", SCOPE) if key in operation})  # in this order
-    if takes_idempotency_key(method, operation["responses"]):
-        describe_idempotency(operation)
+    created = {"201", "202"} & operation["responses"].keys()
+    if method == "post" and created:
+        operation["parameters"] = [*operation.get("parameters", ()), PARTS["idempotencyKey"]]
+        for status in [one for one in operation["responses"] if one.startswith("2")]:
+            headers = operation["responses"][status].get("headers", {})
+            operation["responses"][status]["headers"] = headers | {REPLAYED: PARTS["replayed"]}
     if method == "get":
         operation["responses"]["200"].setdefault("headers", {}).setdefault("ETag", ETAG_REFERENCE)
         operation["responses"]["304"] = {"$ref": "#/components/responses/NotModified"}
