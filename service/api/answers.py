@@ -14,8 +14,18 @@ from service.api.compute import compute, on_compute_threads
 from service.api.compute_process import Large
 from service.api.openapi import CSV_BODY, PARQUET, TABLES, XLSX, table_response
 from service.api.requests import Parameters, answer, whole_query
-from service.tabular.contract import FILTERS, ListTypes
-from service.tabular.lists import Listed, Table, TableForm, csv_of, page_of, parquet_of, table_of, workbook_of
+from service.tabular.lists import (
+    FILTERS,
+    Listed,
+    ListTypes,
+    Table,
+    TableForm,
+    csv_of,
+    page_of,
+    parquet_of,
+    table_of,
+    workbook_of,
+)
 from service.validation.serialization import to_bytes
 
 JSON = "application/json"

@@ -22,11 +22,7 @@ class AdjustedRow(NamedTuple):
 
 
 def beside(fixed: Iterable[Row], others: Iterable[Row]) -> Iterator[AdjustedRow]:
-    """Rows beside fixed rows.
-
-    A row whose slug is a name of a fixed one is left out, as is one that refers to a left-out GPU; any other loses
-    the names that fixed rows have.
-    """
+    """Rows without the names of fixed rows; one with a slug among those, or of a left-out GPU, is left out."""
     stay = tuple(fixed)
     keys = {(type(row), key_of(row)) for row in stay}
     taken = {(type(row), form) for row in stay for form in forms_of_row(row)}
@@ -184,11 +180,7 @@ class Holdings:
         return self._keep(owner, _combined(self.everyone, private, is_plain=is_plain), is_plain=is_plain)
 
     def ended_by(self, put: Iterable[Row], drop: Iterable[Row]) -> list[Row]:
-        """The rows that a change closes: removed ones, and replaced ones.
-
-        A row that becomes visible to everyone, or to its owner alone, leaves its former part; a calibration may be
-        in both.
-        """
+        """Rows that a change removes or replaces; a promoted row leaves its former part, but for a calibration."""
         ended: dict[Place, Row] = {}
         for row in (*drop, *put):
             here = place_of(row)

@@ -136,12 +136,7 @@ def find_price(index: PriceIndex, query: PriceQuery, field: str) -> Found[PriceR
 
 
 def newest_price(prices: Iterable[PriceRow], query: PriceQuery, field: str) -> Found[PriceRow]:
-    """The newest of the prices that match a query.
-
-    A row dated by its year alone counts as older than one of the same year with a month. Of rows of one date, the
-    largest machine comes first; of one machine, the price itself before the upper and that before the lower end of a
-    range; then the cheapest row.
-    """
+    """The newest price that matches a query, a year alone older than its months; of one date, the largest machine."""
     rows = [row for row in prices if row.gpu == query.gpu]
     for column in ("provider", "region", "price_model", "instance_type"):
         value = getattr(query, column)

@@ -55,11 +55,7 @@ def model_row(row: Mapping[str, Any]) -> ModelRow:
 
 
 def gpu_row(row: Mapping[str, str]) -> GpuRow:
-    """An accelerator from a line of `gpus.csv`.
-
-    The peak in fp32 is that of TF32 where the tensor cores have it: frameworks run fp32 matrix products there. A
-    misspelt architecture would silently lose its measured efficiencies, so it does not load.
-    """
+    """An accelerator from a line of `gpus.csv`; frameworks run fp32 matrix products in TF32 where a GPU has it."""
     with _named("gpu", row.get("slug")):
         if row["architecture"] not in MATRIX_RATES.keys() | UNMEASURED_ARCHITECTURES:
             raise UnsoundFact("its architecture is neither measured (MATRIX_RATES) nor in UNMEASURED_ARCHITECTURES")

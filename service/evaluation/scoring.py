@@ -1,8 +1,4 @@
-"""Prediction of one row beside its measured figure, or the reason why they are not compared; verdict counts.
-
-Conventions of published sources that their tables do not state are decided once for each source, with the reason. This
-module also reads and writes files of measurements.
-"""
+"""Prediction of one row beside its measured figure, or the reason why they are not compared; verdict counts; files."""
 
 import re
 from collections import Counter

@@ -63,15 +63,21 @@ def read_table(content: bytes, columns: Sequence[str], required: Sequence[str]) 
     header, *rows = _rows(_decoded(content), columns)
     names = [name.strip().lower() for name in header]
     _refuse_header(names, columns, required)
-    numbered = [(number, _trimmed(row, len(names))) for number, row in enumerate(rows, start=2) if any(row)]
-    return Table(
-        lines=tuple(
-            Line(number, {name: unmarked(cell) for name, cell in zip(names, row, strict=True) if cell})
-            for number, row in numbered
-            if len(row) == len(names)
-        ),
-        findings=tuple(_ragged(number, row, len(names)) for number, row in numbered if len(row) != len(names)),
-    )
+    width = len(names)
+    lines: list[Line] = []
+    findings: list[Finding] = []
+    for number, row in enumerate(rows, start=2):
+        cells = row if any(row[width:]) else row[:width]  # empty cells behind the last column do not count
+        if any(row) and len(cells) == width:
+            texts = {name: unmarked(cell) for name, cell in zip(names, cells, strict=True) if cell}
+            lines.append(Line(number, texts))
+        elif any(row):
+            message = (
+                f"the row has {len(cells)} cells where the header has {width}, so it is unclear which cell is which"
+            )
+            fix = "give one cell for each column, between quotes where it holds what separates the cells"
+            findings.append(Finding(row=number, column="", code="wrong_width", message=message, fix=fix))
+    return Table(tuple(lines), tuple(findings))
 
 
 def finding_of(row: int, problem: Problem) -> Finding:
@@ -163,18 +169,6 @@ def _unknown(name: str, columns: Sequence[str]) -> Problem:
     fix = did_you_mean(nearest(name, columns)) or f"leave it out; the columns are {', '.join(columns)}"
     message = "the header names a column that the list does not have; it would change nothing, so it is refused"
     return Problem(field="", code="unknown_column", message=message, fix=fix)
-
-
-def _trimmed(row: list[str], width: int) -> list[str]:
-    """A row without the empty cells behind the last column."""
-    beyond = any(row[width:])
-    return row if beyond else row[:width]
-
-
-def _ragged(number: int, row: list[str], width: int) -> Finding:
-    message = f"the row has {len(row)} cells where the header has {width}, so it is unclear which cell is which"
-    fix = "give one cell for each column, between quotes where it holds what separates the cells"
-    return Finding(row=number, column="", code="wrong_width", message=message, fix=fix)
 
 
 def _refusal(code: str, message: str, fix: str) -> Refused:

@@ -1,9 +1,7 @@
-"""Lists, page by page as JSON, or whole as a table of texts or typed cells (CSV, XLSX, Parquet).
+"""Lists page by page as JSON, or whole as a table (CSV, XLSX, Parquet), and how the contract describes them.
 
-Every form takes the same query: filters by column, sort, limit, cursor. A cursor holds the place of the last row shown,
-not a number of rows, so the next page begins right behind that row even where rows were added or removed.
-
-A page is read from the database in parts, in order of key or newest first. In any other order every row is read.
+A cursor holds the place of the last row shown, so the next page begins right behind it even where rows were added or
+removed. A page is read from the database in parts, in order of key or newest first; in any other order all rows are.
 """
 
 import csv
@@ -17,16 +15,20 @@ from datetime import datetime, timedelta
 from functools import partial
 from heapq import nsmallest
 from itertools import islice
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic_core import from_json, to_json
+from pydantic import GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, from_json, to_json
 
+from service.answers.names import COMPONENT, EACH
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
 from service.store.engine import RowPart, utc_text
 from service.tabular.cell_text import exact_text, marked
 from service.tabular.columns import Column
 from service.tabular.sheets import workbook
 from service.validation.flat import MOST_PARAMETERS, TOO_MANY, read_value
+from service.validation.forms import ReadElsewhere, described_as, object_schema
 from service.validation.serialization import to_bytes
 from service.validation.text import normalized
 
@@ -122,9 +124,10 @@ def read_order(text: str | None, columns: Sequence[Column]) -> Order:
     given = [] if text is None else text.split(",")
     parsed = [(name.removeprefix(DESCENDING), name.startswith(DESCENDING)) for name in given]
     names = [name for name, _ in parsed]
-    unknown = [_unknown_column(name, list(known)) for name in names if name not in known]
+    unknown = [name for name in names if name not in known]
     if unknown:
-        raise Refused(*unknown[:MOST_PROBLEMS])
+        message = "sort names a column that this list does not have, so there is no such order"
+        raise Refused(*(_unknown("sort", "unknown_column", message, "", one, known) for one in unknown[:MOST_PROBLEMS]))
     if len(set(names)) < len(names):
         message = "sort names a column twice, and only the first time could count"
         raise Refused(Problem(field="sort", code="repeated", message=message, fix="name each column once"))
@@ -194,12 +197,6 @@ def _opened(cursor: str) -> list[Form]:
     return parts
 
 
-def _unknown_column(name: str, known: list[str]) -> Problem:
-    fix = did_you_mean(nearest(name, known)) or f"use {', '.join(known)}"
-    message = "sort names a column that this list does not have, so there is no such order"
-    return Problem(field="sort", code="unknown_column", message=message, fix=fix)
-
-
 Meanings = Mapping[str, Callable[[str], Collection[str]]]
 """By column, the values that a name in any spelling may mean."""
 
@@ -256,7 +253,9 @@ def read_list_query(
     names = [*known, *PAGING]
     unknown = [name for name, _ in parameters if name not in names]
     if unknown:
-        raise Refused(*(_unknown(name, names) for name in unknown[:MOST_PROBLEMS]))
+        message = "the query names a column that this list does not have; it would change nothing, so it is refused"
+        parts = ("", "unknown_parameter", message, "leave it out, or ")
+        raise Refused(*(_unknown(*parts, name, names) for name in unknown[:MOST_PROBLEMS]))
     if len(parameters) > MOST_PARAMETERS:
         raise Refused(TOO_MANY)
     given: dict[str, list[str]] = {}
@@ -311,10 +310,9 @@ def _accepted(column: Column, text: str, meant: Callable[[str], Collection[str]]
     return [normalized(text).casefold()]
 
 
-def _unknown(name: str, known: list[str]) -> Problem:
-    fix = did_you_mean(nearest(name, known)) or f"leave it out, or use {', '.join(known)}"
-    message = "the query names a column that this list does not have; it would change nothing, so it is refused"
-    return Problem(field="", code="unknown_parameter", message=message, fix=fix)
+def _unknown(field: str, code: str, message: str, otherwise: str, name: str, known: Iterable[str]) -> Problem:
+    fix = did_you_mean(nearest(name, known)) or f"{otherwise}use {', '.join(known)}"
+    return Problem(field=field, code=code, message=message, fix=fix)
 
 
 Record = Mapping[str, Any]
@@ -354,7 +352,7 @@ class Page:
 
 def page_of(listed: Listed, parameters: Parameters) -> Page:
     """One page of a list."""
-    query = _query(listed, parameters)
+    query = read_list_query(parameters, listed.columns, listed.meanings, listed.sort)
     limit = query.limit or DEFAULT_ROWS
     rows = _select(listed, query, limit + 1)
     shown = rows[:limit]
@@ -374,7 +372,7 @@ class Table:
 
 def table_of(listed: Listed, parameters: Parameters) -> Table:
     """Every row of a list that passes the filters, up to the limit of the request."""
-    query = _query(listed, parameters)
+    query = read_list_query(parameters, listed.columns, listed.meanings, listed.sort)
     return Table(listed.columns, _select(listed, query, query.limit))
 
 
@@ -419,32 +417,22 @@ def parquet_of(table: Table) -> bytes:
     import pyarrow
     from pyarrow import parquet as written
 
-    fields = [
-        pyarrow.field(
-            column.name, _type(pyarrow, column), metadata={"description": str(column.schema.get("description", ""))}
-        )
-        for column in table.columns
-    ]
-    values = [_values(column, table.rows) for column in table.columns]
-    arrays = [pyarrow.array(cells, field.type) for cells, field in zip(values, fields, strict=True)]
-    file = io.BytesIO()
-    written.write_table(pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields)), file)
-    return file.getvalue()
-
-
-def _values(column: Column, rows: Sequence[Any]) -> list[Any]:
-    values = (column.value(row) for row in rows)
-    return [list(value) if isinstance(value, tuple) else value for value in values]
-
-
-def _type(pyarrow: Any, column: Column) -> Any:
     kinds = {
         "boolean": pyarrow.bool_(),
         "integer": pyarrow.int64(),
         "number": pyarrow.float64(),
         "array": pyarrow.list_(pyarrow.string()),
     }
-    return next((kind for name, kind in kinds.items() if name in column.types), pyarrow.string())
+    fields, arrays = [], []
+    for column in table.columns:
+        kind = next((kind for name, kind in kinds.items() if name in column.types), pyarrow.string())
+        meaning = {"description": str(column.schema.get("description", ""))}
+        fields.append(pyarrow.field(column.name, kind, metadata=meaning))
+        values = (column.value(row) for row in table.rows)
+        arrays.append(pyarrow.array([list(value) if isinstance(value, tuple) else value for value in values], kind))
+    file = io.BytesIO()
+    written.write_table(pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields)), file)
+    return file.getvalue()
 
 
 def as_record(columns: Sequence[Column], row: object) -> Record:
@@ -481,10 +469,6 @@ def typed_cell(value: object) -> str | int | float | None:
     if isinstance(value, tuple):
         return ";".join(map(str, value)) or None
     return value if isinstance(value, int | float) else str(value) if value else None
-
-
-def _query(listed: Listed, parameters: Parameters) -> ListQuery:
-    return read_list_query(parameters, listed.columns, listed.meanings, listed.sort)
 
 
 def _select(listed: Listed, query: ListQuery, most: int | None) -> list[Any]:
@@ -576,3 +560,104 @@ def _behind(text: str) -> datetime:
     if utc_text(known) != text:
         raise ValueError("a moment of a list is in UTC, to the second")
     return known + SECOND
+
+
+@dataclass(frozen=True)
+class _Described(ReadElsewhere):
+    """A schema that is worked out when the contract is written."""
+
+    schema: Callable[[GetJsonSchemaHandler], JsonSchemaValue] = field(hash=False)
+
+    def __get_pydantic_json_schema__(self, _schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return self.schema(handler)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTypes:
+    """Types of a list's answers and of its query."""
+
+    singular: str
+    """Name of one row in schemas and operations."""
+    row_meaning: str
+    """What one row is."""
+    columns: Sequence[Column]
+    """Columns, the key first."""
+    sort: str | None = None
+    """Order where the query gives none; that of the key where absent."""
+
+    @property
+    def row(self) -> Any:
+        """One row."""
+        return Annotated[Any, _Described(lambda _: self._row())]
+
+    @property
+    def page(self) -> Any:
+        """Some rows, and where the next page begins."""
+        return Annotated[Any, _Described(lambda _: self._page())]
+
+    def detail(self, name: str, meaning: str, more: type) -> Any:
+        """One row with further fields, which a dataclass describes, as the component of a name."""
+        return Annotated[Any, _Described(lambda handler: self._detail(name, meaning, more, handler))]
+
+    @property
+    def query(self) -> Any:
+        """Filters, order, limit and cursor."""
+        return Annotated[Any, _Described(lambda _: self._query())]
+
+    @property
+    def parameters(self) -> Any:
+        """The same, each as a parameter of its own."""
+        return Annotated[Any, _Described(lambda _: self._query() | {EACH: True})]
+
+    def _row(self) -> JsonSchemaValue:
+        fields = {column.name: dict(column.schema) for column in self.columns}
+        return {
+            COMPONENT: f"{self.singular}Row",
+            **object_schema(f"{self.row_meaning}; null means not known, never zero.", fields, required=list(fields)),
+        }
+
+    def _detail(self, name: str, meaning: str, more: type, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        further = handler.resolve_ref_schema(described_as(more, handler))["properties"]
+        fields = {column.name: dict(column.schema) for column in self.columns} | further
+        return {COMPONENT: name, **object_schema(meaning, fields, required=list(fields))}
+
+    def _page(self) -> JsonSchemaValue:
+        items = {"type": "array", "description": "The rows.", "maxItems": MOST_ROWS, "items": self._row()}
+        meaning = "Where the next page begins, for `cursor`; null after the last row."
+        fields = {"items": items, "next_cursor": {"type": ["string", "null"], "description": meaning}}
+        return {
+            COMPONENT: f"{self.singular}Page",
+            **object_schema("Some rows of a list.", fields, required=list(fields)),
+        }
+
+    def _query(self) -> JsonSchemaValue:
+        key = self.columns[0].name
+        order = (
+            "Columns to sort by, the first one first, `-` before one that descends; what is not known comes last, and "
+            f"rows that agree in all of them are in the order of {key}; {self.sort or key} where absent."
+        )
+        rows = f"Rows at most: of a page, {DEFAULT_ROWS} where absent; of a table, all of them where absent."
+        cursor = "next_cursor of the page before, with the same sort; the first page where absent."
+        fields = {
+            **{column.name: _filter(column) for column in self.columns},
+            "sort": {"type": "array", "items": {"type": "string"}, "description": order},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "description": rows},
+            "cursor": {"type": "string", "minLength": 1, "description": cursor},
+        }
+        return {
+            COMPONENT: f"{self.singular}Query",
+            **object_schema(f"Which rows, and in which order. {FILTERS}", fields),
+        }
+
+
+FILTERS = (
+    "Each column is a filter of its own name: given twice, either value will do; empty, rows of which it is not known; "
+    "a GPU by any of its names."
+)
+
+
+def _filter(column: Column) -> JsonSchemaValue:
+    """Values of one column; several by the key repeated."""
+    kind = next((name for name in ("integer", "number", "boolean") if name in column.types), "string")
+    values = {"type": "array", "items": {"type": kind}, "description": f"Values of type {kind}."}
+    return {COMPONENT: f"{kind.capitalize()}Filter", **values}

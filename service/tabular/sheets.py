@@ -1,11 +1,6 @@
-"""Workbooks: one sheet of typed cells as .xlsx, or sheets with formulas as .xlsx or .ods.
+"""Workbooks: one sheet of typed cells as .xlsx, the same bytes each time, or sheets with formulas as .xlsx or .ods.
 
-A typed workbook is byte for byte the same each time. Every cell is written by its kind, so no text is taken for a
-formula, a number or a link. A text that would be one if someone entered it has the prefix of Excel that keeps it a text
-when its cell is edited.
-
-A formula is written once, as Excel shows it in English; `excel_formula` and `open_formula` spell it for each kind of
-file.
+Every cell is written by its kind: a text that would be a formula if someone entered it has Excel's prefix of a text.
 """
 
 import re
@@ -84,14 +79,12 @@ class Sheet:
 
 def workbook(header: Sequence[str], rows: Sequence[Sequence[Plain | None]]) -> bytes:
     """A table as an .xlsx file, its header bold, frozen and with filters."""
-    widths = [_width(name, [row[column] for row in rows]) for column, name in enumerate(header)]
+    lengths = [
+        max([len(name) + 2, *(len(str(row[column])) + 1 for row in rows if row[column] is not None)])
+        for column, name in enumerate(header)
+    ]  # with room for the arrow of a filter
+    widths = [min(max(length, NARROWEST), WIDEST) for length in lengths]
     return excel_file([Sheet("Sheet1", [[Heading(name) for name in header], *rows], widths, is_table=True)])
-
-
-def _width(name: str, cells: Sequence[Plain | None]) -> int:
-    """Characters that a column needs, with room for the arrow of its filter."""
-    longest = max([len(name) + 2, *(len(str(cell)) + 1 for cell in cells if cell is not None)])
-    return min(max(longest, NARROWEST), WIDEST)
 
 
 def excel_formula(formula: str) -> str:
@@ -211,16 +204,15 @@ def open_document_file(sheets: Sequence[Sheet]) -> bytes:
     """Sheets as an .ods file."""
     file = BytesIO()
     with ZipFile(file, "w") as archive:
-        _put(archive, "mimetype", MEDIA_TYPE, ZIP_STORED)
-        _put(archive, "META-INF/manifest.xml", _MANIFEST, ZIP_DEFLATED)
-        _put(archive, "content.xml", _content(sheets), ZIP_DEFLATED)
+        for name, text, compression in (
+            ("mimetype", MEDIA_TYPE, ZIP_STORED),
+            ("META-INF/manifest.xml", _MANIFEST, ZIP_DEFLATED),
+            ("content.xml", _content(sheets), ZIP_DEFLATED),
+        ):
+            entry = ZipInfo(name, CREATED.timetuple()[:6])
+            entry.compress_type = compression
+            archive.writestr(entry, text)
     return file.getvalue()
-
-
-def _put(archive: ZipFile, name: str, text: str, compression: int) -> None:
-    entry = ZipInfo(name, CREATED.timetuple()[:6])
-    entry.compress_type = compression
-    archive.writestr(entry, text)
 
 
 def _content(sheets: Sequence[Sheet]) -> str:

@@ -7,8 +7,7 @@ from service.api.inputs import database_of
 from service.api.openapi import requires
 from service.api.requests import StrictRoute
 from service.features.accounts.audit import COLUMNS, NEWEST_FIRST, listed_audit
-from service.tabular.contract import ListTypes
-from service.tabular.lists import Listed
+from service.tabular.lists import Listed, ListTypes
 
 router = APIRouter(tags=["audit"], route_class=StrictRoute)
 

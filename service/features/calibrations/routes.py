@@ -25,7 +25,7 @@ from service.features.calibrations.calibrations import (
 from service.features.calibrations.fitting import fit_calibration, read_fit_data
 from service.features.calibrations.schemas import CalibrationRequest, PromotionRequest
 from service.store.measurements import Calibration, create_calibration
-from service.tabular.contract import ListTypes
+from service.tabular.lists import ListTypes
 from service.validation.reading import read_spec
 from service.validation.serialization import to_bytes
 

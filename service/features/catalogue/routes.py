@@ -63,8 +63,7 @@ from service.features.catalogue.price_import import (
 )
 from service.features.catalogue.row_bodies import PRICE_ID, SINGULAR, RowColumns
 from service.store.history import History
-from service.tabular.contract import ListTypes
-from service.tabular.lists import Record
+from service.tabular.lists import ListTypes, Record
 from service.validation.question_parts import HfConfig
 from service.validation.serialization import to_bytes
 

@@ -33,7 +33,7 @@ from service.store import Engine
 from service.store.engine import utc_text
 from service.store.keys import UNRESTRICTED
 from service.store.tables import ENDED
-from service.tabular.contract import ListTypes
+from service.tabular.lists import ListTypes
 from service.validation.serialization import to_bytes
 
 POLL_SECONDS = 0.3

@@ -32,7 +32,7 @@ from service.features.measurements.measurements import (
     quarantine,
     release,
 )
-from service.tabular.contract import ListTypes
+from service.tabular.lists import ListTypes
 from service.validation.flat import read_value
 from service.validation.reading import field_names
 

@@ -26,7 +26,7 @@ from service.features.scenarios.scenarios import ScenarioChange, listed_shares, 
 from service.features.scenarios.schemas import ScenarioPatch, ScenarioRequest, ShareRequest, ShownScenario
 from service.store.scenarios import SavedQuestion
 from service.tabular import sheets as open_document
-from service.tabular.contract import ListTypes
+from service.tabular.lists import ListTypes
 from service.tabular.sheets import Sheet, excel_file
 from service.validation.serialization import to_bytes
 

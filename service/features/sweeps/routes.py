@@ -28,7 +28,7 @@ from service.features.sweeps.sweeps import current_sweeps, unknown_sweep
 from service.features.workers.leases import NOT_HELD, LeaseToken
 from service.jobs.leases import holds_part
 from service.store import Engine
-from service.tabular.contract import ListTypes
+from service.tabular.lists import ListTypes
 from service.validation.serialization import to_bytes
 
 POLL_SECONDS = 0.5
