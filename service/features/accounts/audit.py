@@ -1,6 +1,6 @@
 """Audit log: every change as a list, newest first."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +12,7 @@ from service.store.engine import utc_text
 from service.store.keys import TEAM
 from service.store.requests import AuditedCall, AuditOutcome, AuditPart, StoredEntry, auditing, read_audit
 from service.tabular.columns import Column, columns_of
-from service.tabular.lists import Form, Listed, ListQuery
+from service.tabular.lists import Listed, ListQuery
 
 NEWEST_FIRST = "-number"
 
@@ -73,29 +73,25 @@ def _found(engine: Engine, query: ListQuery, most: int | None) -> list[AuditReco
         return query.select(_entries(engine, query, AuditPart(most=AT_ONCE)), most)
     after = query.after[-1] if query.after else None
     before_number = after if type(after) is int and abs(after) <= LARGEST_NUMBER else None
-    part = AuditPart(behind=before_number, newest_first=by == [(NUMBER, True)], most=_at_once(query, most))
+    is_exact = all(column.name in IN_ASCII for column, _ in query.filters)
+    at_once = most if is_exact and most is not None else AT_ONCE  # a page if no filter can drop an entry
+    part = AuditPart(behind=before_number, newest_first=by == [(NUMBER, True)], most=at_once)
     return [*islice(query.admitted(_entries(engine, query, part)), most)]
 
 
 def _entries(engine: Engine, query: ListQuery, part: AuditPart) -> Iterator[AuditRecord]:
     """Read candidate entries of a query in parts."""
-    among = {column.name: _texts(values) for column, values in query.filters if column.name in IN_ASCII}
+    among = {
+        column.name: frozenset(value for value in values if value is None or isinstance(value, str))
+        for column, values in query.filters
+        if column.name in IN_ASCII
+    }
     part = replace(part, among=among)
     while entries := read_audit(engine, part):
         yield from map(_record, entries)
         if len(entries) < part.most:
             return
         part = replace(part, behind=entries[-1].number)
-
-
-def _at_once(query: ListQuery, most: int | None) -> int:
-    """Entries of one query: a page if no filter can drop any, else AT_ONCE."""
-    is_exact = all(column.name in IN_ASCII for column, _ in query.filters)
-    return most if is_exact and most is not None else AT_ONCE
-
-
-def _texts(values: Iterable[Form]) -> frozenset[str | None]:
-    return frozenset(form for form in values if form is None or isinstance(form, str))
 
 
 def _record(entry: StoredEntry) -> AuditRecord:

@@ -184,21 +184,17 @@ def reasons_against(calibration: Calibration) -> tuple[Problem, ...]:
     if held_out is None or before is None:
         message = "nothing could be held out, so its error on other measurements is unknown"
         return (_problem("not_judged", message, "measure more shapes, or a second run, and fit on all of them"),)
+    parts = [(str(one["probe"]), one["held_out_fraction"], one["before_fraction"]) for one in calibration.parts]
+    worse = [("worse_part", *part) for part in parts if part[1] > part[2]]
+    far = [("too_far_off", *part) for part in parts if not part[1] <= MOST_HELD_OUT_FRACTION]
+    whole = ("all probes", held_out, before)
     found = [
-        _problem("worse_part", _figures(str(part["probe"]), part["held_out_fraction"], part["before_fraction"]), REFIT)
-        for part in calibration.parts
-        if part["held_out_fraction"] > part["before_fraction"]
+        *([("not_better", *whole)] if held_out >= before else []),
+        *([("too_far_off", *whole)] if not held_out <= MOST_HELD_OUT_FRACTION else []),
+        *worse,
+        *far,
     ]
-    found += [
-        _problem("too_far_off", _too_far(str(part["probe"]), part["held_out_fraction"]), REFIT)
-        for part in calibration.parts
-        if not part["held_out_fraction"] <= MOST_HELD_OUT_FRACTION
-    ]
-    if not held_out <= MOST_HELD_OUT_FRACTION:
-        found.insert(0, _problem("too_far_off", _too_far("all probes", held_out), REFIT))
-    if held_out >= before:
-        found.insert(0, _problem("not_better", _figures("all probes", held_out, before), REFIT))
-    return tuple(found)
+    return tuple(_problem(code, _figures(code, *figures), REFIT) for code, *figures in found)
 
 
 FOR_EVERYONE = Problem(
@@ -209,24 +205,17 @@ FOR_EVERYONE = Problem(
 )
 
 REFIT = "leave these probes out, measure more shapes or another run, and fit again"
-
-
 FIT_AGAIN = "fit again on the same measurements at POST /v1/calibrations, which compares with what holds now"
 PUBLISHED = "what is published"
 
 
-def _figures(what: str, held_out: float, before: float) -> str:
-    return (
-        f"{what}: predictions of what it never saw are off by {100 * held_out:.1f} %, and by {100 * before:.1f} % "
-        "without it"
-    )
-
-
-def _too_far(what: str, held_out: float) -> str:
-    return (
-        f"{what}: predictions of what it never saw are off by {100 * held_out:.1f} %, and nothing holds that is off by "
-        f"more than {100 * MOST_HELD_OUT_FRACTION:g} %, however far off what held before was"
-    )
+def _figures(code: str, what: str, held_out: float, before: float) -> str:
+    """How far predictions are off, and what forbids it: a limit, or the calibration before."""
+    compared = f"by {100 * before:.1f} % without it"
+    if code == "too_far_off":
+        most = f"more than {100 * MOST_HELD_OUT_FRACTION:g} %"
+        compared = f"nothing holds that is off by {most}, however far off what held before was"
+    return f"{what}: predictions of what it never saw are off by {100 * held_out:.1f} %, and {compared}"
 
 
 def row_of(calibration: Calibration) -> CalibrationRow:

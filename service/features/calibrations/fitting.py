@@ -171,9 +171,7 @@ class FitData:
     """Data of a fit."""
 
     rows: Sequence[Measured]
-    """The selected measurements."""
     steps: Steps
-    """Models and recipes of their step probes."""
     seen: frozenset[str]
     """Ids of the measurements that the current calibration was fitted on."""
     note: str

@@ -1,8 +1,7 @@
-"""Custom rows: each owner creates, changes and deletes its own, and an admin may promote one to everyone.
+"""Custom rows: an owner's own, which only the owner sees until an admin sets their scope to everyone.
 
-Only the owner sees a row until an admin sets its scope to everyone; from then on only admins change it. Shipped
-rows never change. Every function decides inside one transaction, on the rows in the database at that time: of
-several writers that start from one version of a row, the first succeeds and the others are refused as stale.
+Every function decides inside one transaction, on the rows in the database at that time: of several writers that start
+from one version of a row, the first succeeds and the others are refused as stale.
 """
 
 from collections.abc import Callable, Mapping

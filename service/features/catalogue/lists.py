@@ -22,11 +22,9 @@ class Listing:
     """One list of the catalogue."""
 
     row: type
-    """Class of its rows."""
     key: Column
     """What a row is read by; rows are listed in its order."""
     rows: Callable[[Catalogue], Iterable[Any]]
-    """Its rows."""
     find: Callable[[Catalogue, str], Any]
     """The row that a name means."""
     is_in_order: bool = False
@@ -49,8 +47,7 @@ def read_row(listing: Listing, catalogue: Catalogue, name: str) -> Record:
     try:
         return record_of(listing, listing.find(catalogue, name))
     except UnknownName as error:
-        problem = error.problems[0]
-        raise NotFound(f"{problem.message}; {problem.fix}") from None
+        raise NotFound(f"{error.problems[0].message}; {error.problems[0].fix}") from None
 
 
 def record_of(listing: Listing, row: Row) -> Record:

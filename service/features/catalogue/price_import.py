@@ -1,10 +1,8 @@
 """Import of an owner's prices from a spreadsheet, row by row, in one transaction.
 
 The output of `GET /v1/prices.csv?owner=team` can be imported back: a row equal to a stored one is unchanged, another
-one with its id replaces it, and a row with a revision that is no longer the newest is refused.
-
-A table is parsed and classified before it enters the write queue, and classified again only if the catalogue has
-changed meanwhile: a dry run or a refused table delays no other change.
+one with its id replaces it, and one with an old revision is refused. A table is parsed before it enters the write
+queue, and classified again only if the catalogue has changed meanwhile: a refused table delays no other change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -188,10 +186,7 @@ def _classify(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Cat
 
 
 def _rederived(one: _Price, catalogue: Catalogue, caller: Caller) -> PriceRow:
-    """Price of a row, with unchanged derived values derived again.
-
-    An export of an earlier revision does not tell derived values from stated ones.
-    """
+    """Price of a row, its unchanged derived values derived again: an old export does not tell them from stated ones."""
     price = replace(one.price, gpu=catalogue.find_gpu(one.price.gpu, "gpu").row.slug)
     before = catalogue.price_index.rows.get(price.id)
     if before is None:

@@ -1,8 +1,7 @@
-"""/v1/models, /v1/gpus, /v1/prices and the other lists of the catalogue: in every form, single rows, and custom rows.
+"""Lists and rows of the catalogue: /v1/models, /v1/gpus, /v1/prices and others, with custom rows.
 
-The catalogue is in memory, so lists and rows are answered without the database; only an older version of a row is read
-there. Routes that change a row pass the write queue, then run on threads, and update the catalogue in memory before
-they answer. A change of a shipped row is 409, not 403: no caller may change it.
+The catalogue is in memory; only an older version of a row is read from the database. A change passes the write queue,
+runs on a thread, and updates the memory before it answers. A change of a shipped row is 409: no caller may make it.
 """
 
 from dataclasses import asdict

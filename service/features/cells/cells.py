@@ -1,8 +1,7 @@
 """One spreadsheet cell: one number of an answer, in the requested unit and notation.
 
-The question comes in its flat form, beside the options of the cell: `num` (e, . or ,), `unit`, `dec` (the decimal mark
-of the inputs), `on_error` (problem, text or blank) and `r`, which changes nothing but the URL, so that a sheet can
-refresh.
+Beside the flat question stand `num` (e, . or ,), `unit`, `dec` (the decimal mark of the inputs), `on_error` (problem,
+text or blank) and `r`, which changes nothing but the URL, so that a sheet can refresh.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,7 @@
 """GET /v1/cell/{metric}: one number as plain text, for WEBSERVICE, IMPORTDATA and Power Query.
 
-A spreadsheet sends OPTIONS and HEAD before GET for every cell, does not follow a 308, and does not show the body of an
-error. So HEAD computes nothing, no route redirects, and `on_error` puts errors into the cell.
-
-/v1/cell/table.csv and /v1/cell/estimate.xml are mounted before /v1/cell/{metric}; no metric has a file ending.
+A sheet sends OPTIONS and HEAD before GET for every cell, follows no 308, and shows no body of an error: HEAD computes
+nothing, no route redirects, `on_error` puts errors into the cell. Tables are mounted first; no metric has an ending
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -246,11 +244,7 @@ async def _answered(
 def _sheet(
     request: Request, text: str, revision: str, headers: Mapping[str, str] | None = None, media_type: str = TEXT_BODY
 ) -> Response:
-    """Text answer under a revision of the catalogue.
-
-    The path, the query and the versions of the computation determine the text, and therefore its ETag. HEAD returns the
-    same ETag without computing the text.
-    """
+    """Text whose ETag follows from the path, the query and the versions, so that HEAD need not compute the text."""
     inputs = [request.url.path, request.query_params.multi_items(), revision, FORMULAS_VERSION, __version__]
     cached = {"Cache-Control": "private, max-age=300", "ETag": f'"{digest_of(to_json(inputs))}"'}
     response = PlainTextResponse(text, headers=cached | dict(headers or {}), media_type=media_type)

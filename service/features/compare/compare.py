@@ -71,7 +71,6 @@ class Comparison:
     answer: ComparisonAnswer
     """Sorted rows: jobs that fit, then those that do not, then refused ones; ties in request order."""
     metrics: Mapping[str, Metric]
-    """Numbers of each row, by name."""
 
 
 def compare(body: Mapping[str, Any], catalogue: Catalogue) -> Comparison:

@@ -278,10 +278,7 @@ Parameters = Sequence[tuple[str, str]]
 
 
 def body_of_flat_comparison(parameters: Parameters) -> dict[str, Any]:
-    """Body of a flat comparison.
-
-    Fields of the cluster and of the price may repeat: all their combinations are compared.
-    """
+    """Body of a flat comparison: of repeated fields of the cluster and of the price, all combinations are compared."""
     options = [(name, text) for name, text in parameters if name in BESIDE]
     fields = [(name, text) for name, text in parameters if name not in BESIDE]
     rest = [(name, text) for name, text in fields if _part_of(name) not in LISTS]

@@ -162,10 +162,7 @@ def _inputs(budget: Budget) -> Sheet:
 
 
 def _query_part(row: int) -> Formula:
-    """Part of the query for a field.
-
-    A sheet formats booleans and decimals in its locale: booleans become 1 and 0, a decimal comma a point.
-    """
+    """Part of the query for a field, in no locale: booleans become 1 and 0, a decimal comma a point."""
     number = f'IF(ISNUMBER(B{row}),SUBSTITUTE(B{row},",","."),B{row})'
     text = f'"&"&A{row}&"="&ENCODEURL(IF(ISLOGICAL(B{row}),IF(B{row},1,0),{number}))'
     return Formula(f'IF(OR(A{row}="",B{row}=""),"",{text})')

@@ -1,8 +1,7 @@
-"""Named questions, each with its answer, in all of their revisions; their share links and budget workbooks.
+"""Named questions with their answers, in all of their revisions; their share links and budget workbooks.
 
-These routes reach the database, so they run in threads; those that write pass the write queue first.
-
-/v1/scenarios/{id}.xlsx and .ods are mounted before /v1/scenarios/{id}; no id has a file ending.
+These routes reach the database, so they run in threads; those that write pass the write queue first. The paths of
+workbooks are mounted before /v1/scenarios/{id}; no id has a file ending.
 """
 
 from collections.abc import Callable, Sequence

@@ -204,12 +204,8 @@ def delete_scenario(engine: Engine, change: ScenarioChange) -> None:
 
 
 def _apply(engine: Engine, change: ScenarioChange, act: Callable[[SavedQuestion], Done]) -> Done:
-    """Apply a change to the current scenario; if another writer is first, apply it to their revision.
-
-    A change from a named revision is stale then. A change from any revision is tried again: each retry means that
-    another one was written, so all concurrent changes finish.
-    """
-    while True:
+    """Apply a change; where another writer is first, one from a named revision is stale, another applies to theirs."""
+    while True:  # it ends: each retry means that another change was written
         saved = find_scenario(engine, change.caller, change.scenario_id)
         if not change.is_current(scenario_record(saved)):
             raise Stale(f"the scenario is at revision {saved.scenario.revision} now; read it again, and change that")

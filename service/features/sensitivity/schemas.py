@@ -71,7 +71,12 @@ def read_sensitivity(body: Mapping[str, Any]) -> SensitivityRequest:
     problems.refuse()
     if request is None:
         raise Refused
-    _refuse_too_many(request)
+    sizes = [len(items) for items in request.vary.values()]
+    count = 1 + (prod(sizes) if request.mode == "grid" else sum(sizes))
+    if count > MOST_ROWS:
+        message = f"the values make {count} rows, and one table takes {MOST_ROWS}"
+        fix = "give fewer values, or vary one field at a time"
+        raise Refused(Problem(field=VARY, code="too_many_rows", message=message, fix=fix))
     return request
 
 
@@ -88,31 +93,17 @@ def _wrong_fields(values: Mapping[str, Any]) -> list[Problem]:
         for name in known
         if not isinstance(values[name], list) or not values[name]
     ]
-    return problems or _overlapping(known)
-
-
-def _overlapping(names: list[str]) -> list[Problem]:
-    """Refuse to vary both a part and a field of it."""
-    return [
+    return problems or [  # a part is not varied with a field of it
         Problem(
             field=VARY,
             code="told_twice",
             message=f"{name} lies within {outer}, which is varied too, so one would undo the other",
             fix="vary one of them at a time",
         )
-        for name in names
-        for outer in names
+        for name in known
+        for outer in known
         if name.startswith(f"{outer}.")
     ]
-
-
-def _refuse_too_many(request: SensitivityRequest) -> None:
-    sizes = [len(items) for items in request.vary.values()]
-    count = 1 + (prod(sizes) if request.mode == "grid" else sum(sizes))
-    if count > MOST_ROWS:
-        message = f"the values make {count} rows, and one table takes {MOST_ROWS}"
-        fix = "give fewer values, or vary one field at a time"
-        raise Refused(Problem(field=VARY, code="too_many_rows", message=message, fix=fix))
 
 
 def changes_of(request: SensitivityRequest) -> Iterator[Mapping[str, Any]]:

@@ -43,7 +43,6 @@ class Variations:
     answer: SensitivityAnswer
     """The unchanged question, then one row a value, in request order."""
     metrics: Mapping[str, Metric]
-    """Numbers of each row, by name."""
 
 
 def vary(body: Mapping[str, Any], catalogue: Catalogue) -> Variations:
@@ -128,7 +127,6 @@ class _Base:
     """Values of the varied fields in it."""
     metrics: Mapping[str, Metric]
     whole: Mapping[str, Any]
-    """Its answer."""
 
 
 def _own_value(question: Mapping[str, Any], resolved: Mapping[str, Any], name: str) -> Any:

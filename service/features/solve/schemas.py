@@ -91,17 +91,13 @@ def _request(body: Mapping[str, Any]) -> SolveRequest:
     try:
         return read_spec(SolveRequest, given, "", whole="the body")
     except Refused as refused:
-        raise Refused(*(_named_choice(problem, given.get("unknown")) for problem in refused.problems)) from None
-
-
-def _named_choice(problem: Problem, name: object) -> Problem:
-    """A problem; that of a wrong open field with the names that are near."""
-    if problem.field != "unknown" or not isinstance(name, str):
-        return problem
-    names = get_args(UnknownName)
-    likely = [known for known in names if known.rpartition(".")[2] == name.lower()] or nearest(name, names)
-    fix = did_you_mean(likely) or f"give one of {', '.join(names)}"
-    return replace(problem, message="unknown names no field that can be left open", fix=fix)
+        problems, name, names = refused.problems, given.get("unknown"), get_args(UnknownName)
+        if isinstance(name, str):
+            likely = [known for known in names if known.rpartition(".")[2] == name.lower()] or nearest(name, names)
+            fix = did_you_mean(likely) or f"give one of {', '.join(names)}"
+            message = "unknown names no field that can be left open"
+            problems = tuple(replace(p, message=message, fix=fix) if p.field == "unknown" else p for p in problems)
+        raise Refused(*problems) from None
 
 
 def read_open_question(request: SolveRequest, catalogue: Catalogue) -> ParsedQuestion:
