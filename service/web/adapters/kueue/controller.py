@@ -30,11 +30,7 @@ FAILURES = (OSError, ValueError, TypeError, LookupError, HTTPException)
 
 @contextmanager
 def retried_next_round(what: str) -> Iterator[None]:
-    """Log a failure of the block and go on; the next round retries it.
-
-    Args:
-        what: name in the log
-    """
+    """Log a failure of the block and go on; the next round retries it."""
     try:
         yield
     except FAILURES as error:
@@ -42,16 +38,7 @@ def retried_next_round(what: str) -> Iterator[None]:
 
 
 def call(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-    """Send a request to the API server.
-
-    Args:
-        method: GET or PUT
-        path: path of the resource
-        body: body of a PUT
-
-    Returns:
-        the object in the answer
-    """
+    """Send a request to the API server."""
     headers = {"Authorization": f"Bearer {(ACCOUNT / 'token').read_text()}", "Content-Type": "application/json"}
     authority = ACCOUNT / "ca.crt"
     trusted = ssl.create_default_context(cafile=str(authority)) if authority.exists() else None
@@ -62,14 +49,7 @@ def call(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
 
 
 def check_result(workload: Mapping[str, Any]) -> tuple[str, str]:
-    """Check a workload with the service.
-
-    Args:
-        workload: the object of the API server
-
-    Returns:
-        state, which is Rejected if the workload runs out of memory, else Ready; and the reason
-    """
+    """The state of a workload (Rejected where it runs out of memory, else Ready), and the reason."""
     metadata = workload["metadata"]
     checked = {
         "kind": "Workload",
@@ -91,11 +71,7 @@ def check_result(workload: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def set_pending_states(names: frozenset[str]) -> None:
-    """Set the check states of all pending workloads.
-
-    Args:
-        names: AdmissionChecks of this controller
-    """
+    """Set the check states of all pending workloads."""
     for workload in call("GET", f"{KUEUE}/workloads")["items"]:
         resource = f"namespaces/{workload['metadata']['namespace']}/workloads/{workload['metadata']['name']}"
         with retried_next_round(resource):
@@ -103,13 +79,7 @@ def set_pending_states(names: frozenset[str]) -> None:
 
 
 def set_state(workload: Mapping[str, Any], path: str, names: frozenset[str]) -> None:
-    """Set the check states of a workload, if any is pending.
-
-    Args:
-        workload: the object of the API server
-        path: path of its status
-        names: AdmissionChecks of this controller
-    """
+    """Set the check states of a workload, if any is pending."""
     checks = workload.get("status", {}).get("admissionChecks", [])
     waiting = [check for check in checks if check["name"] in names and check["state"] == "Pending"]
     if not waiting:
@@ -122,11 +92,7 @@ def set_state(workload: Mapping[str, Any], path: str, names: frozenset[str]) -> 
 
 
 def activate_checks() -> frozenset[str]:
-    """Mark the AdmissionChecks of this controller as active.
-
-    Returns:
-        their names
-    """
+    """Mark the AdmissionChecks of this controller as active, and return their names."""
     names = set()
     for check in call("GET", f"{KUEUE}/admissionchecks")["items"]:
         if check["spec"]["controllerName"] != CONTROLLER:

@@ -1,6 +1,6 @@
 """Submits a job to Ray unless it would run out of memory: python checked_submit.py GPU GPUS COMMAND.
 
-What cannot be judged, and a service that does not answer, do not keep it from being submitted.
+A job that cannot be checked, or a service that does not answer, does not keep it from being submitted.
 """
 
 import json
@@ -15,16 +15,7 @@ RAY = "http://127.0.0.1:8265"
 
 
 def check(entrypoint: str, gpu: str, gpus: int) -> tuple[bool, str | None]:
-    """What the service says of a command on so many GPUs.
-
-    Args:
-        entrypoint: the command
-        gpu: the GPU's name
-        gpus: GPUs in all
-
-    Returns:
-        whether it may be submitted, and the id of the estimate; None where it was not checked
-    """
+    """Whether a command may be submitted on these GPUs, and the id of its estimate; None where it was not checked."""
     question = {"launch": {"format": "script", "content": entrypoint}, "cluster": {"gpu": gpu, "gpus": gpus}}
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {KEY}"} if KEY else {})}
     try:

@@ -1,7 +1,7 @@
 """Launches a SkyPilot task unless it would run out of memory: python checked_launch.py task.yaml.
 
-Of the resources that the task may run on, those are left out on which it would. What cannot be judged, and a service
-that does not answer, do not keep it from being launched.
+Resources on which it would are left out. A task that cannot be checked, or a service that does not answer, does not
+keep it from being launched.
 """
 
 import json
@@ -16,15 +16,7 @@ KEY = os.environ.get("TRAINCOST_KEY", "")
 
 
 def question_of(task: Any, resources: Any) -> dict[str, Any] | None:
-    """What POST /v1/check is asked of a task.
-
-    Args:
-        task: a sky.Task
-        resources: the sky.Resources of one of its nodes
-
-    Returns:
-        the body: its commands, and the GPUs of all its nodes; None without GPUs
-    """
+    """Body of POST /v1/check for one of the resources of a task: its commands and GPUs; None without GPUs."""
     for gpu, gpus in (resources.accelerators or {}).items():
         cluster = {"gpu": gpu, "gpus": int(gpus) * task.num_nodes, "gpus_per_node": int(gpus)}
         return {"launch": {"format": "script", "content": task.run}, "cluster": cluster}
@@ -32,14 +24,7 @@ def question_of(task: Any, resources: Any) -> dict[str, Any] | None:
 
 
 def check(question: dict[str, Any] | None) -> tuple[bool, str | None]:
-    """What the service says.
-
-    Args:
-        question: of a task; None without GPUs
-
-    Returns:
-        whether it may be launched, and the id of the estimate; None where it was not checked
-    """
+    """Whether a task may be launched, and the id of its estimate; None where it was not checked."""
     if question is None:
         print("traincost: not checked: no accelerators", file=sys.stderr)
         return True, None
