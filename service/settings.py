@@ -20,14 +20,11 @@ MOST_PER_MINUTE = 10_000_000
 MOST_AT_ONCE = 1_000_000
 """Most that a caller may be allowed in a minute, and at once. Source: choices, far above what is ever answered."""
 DATABASE_CONNECTIONS = 10
-"""Connections to its database that a process holds by default. Source: measured; with 48 clients, 5 to
-50 differ by less than two runs of the same."""
+"""Default connections to the database. Source: measured; with 48 clients, 5 to 50 differ less than two equal runs."""
 WORKER_FILE_BYTES = 20 << 30
-"""Bytes of files that the workers of one key may have stored where nothing else is set. Source: a choice: thousands of
-traces, or tables of a billion rows."""
+"""Default bytes of files of one key's workers: thousands of traces, or a billion table rows. Source: a choice."""
 WORKERS_PER_KEY = 2_500
-"""Workers of one key where nothing else is set. Source: a choice; the fleet of /guide/capacity, restarted under new
-names while the old ones still count."""
+"""Default workers of one key: the fleet of /guide/capacity, restarted under new names. Source: a choice."""
 LEAST_DATABASE_CONNECTIONS = 4
 """Fewest connections: one for the replica heartbeat, one for background tasks, two for requests."""
 SLIP_OF_THE_PEN = 0.9
@@ -119,21 +116,18 @@ class Settings(BaseSettings):
     """SQLite file (sqlite:////folder/traincost.db) or PostgreSQL (postgresql://user:password@host/name);
     where absent, the file traincost/traincost.db in the user's data folder ($XDG_DATA_HOME or ~/.local/share)."""
     database_connections: Annotated[int, Field(ge=LEAST_DATABASE_CONNECTIONS, le=1000)] = DATABASE_CONNECTIONS
-    """Connections to the database that the process holds at once, at most; a request that finds none free waits. Those
-    of all processes together have to stay below what the server takes (max_connections of PostgreSQL)."""
+    """Most connections to the database at once; those of all processes have to stay below its max_connections."""
     host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
     """Address to listen on; 0.0.0.0 for every IPv4 address of the machine."""
     host_names: Annotated[tuple[Annotated[str, AfterValidator(_name)], ...], NoDecode, BeforeValidator(_split)] = ()
-    """Names under which a service without keys answers that listens for its own machine alone, beside those of this
-    machine, separated by commas: what a proxy on this machine passes on as Host; none where absent."""
+    """Further names, separated by commas, under which a service without keys on loopback answers: a proxy's Host."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     """Port to listen on; 0 for any free one. (Kubernetes sets TRAINCOST_PORT itself in a namespace with a Service
     called traincost: give the pod enableServiceLinks: false.)"""
     cors_origins: Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_split)] = ()
     """Web origins that may call from a browser, separated by commas; * for any; none where absent."""
     admission_token: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{16,128}$")] | None = Field(default=None, repr=False)
-    """Secret part of the address of the Kubernetes webhook, 16 to 128 letters, digits, - and _; none where absent, and
-    then there is no webhook."""
+    """Secret part of the Kubernetes webhook's address, 16 to 128 letters, digits, - and _; no webhook where absent."""
     frame_ancestors: Annotated[
         tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_split)
     ] = ()
@@ -141,8 +135,7 @@ class Settings(BaseSettings):
     insecure: bool = False
     """Whether to start without any key on an address that other machines reach; true or false."""
     connections: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
-    """Concurrent connections, beyond which the service answers 503; fewer where the process may open fewer files
-    (ulimit -n)."""
+    """Concurrent connections, beyond which the service answers 503; fewer where ulimit -n allows fewer files."""
     idle_seconds: Annotated[int, Field(ge=1, le=3600)] = 75
     """Keep-alive time of an idle connection: longer than that of proxies and clients, so that no request meets a
     closing connection. Source: nginx keeps those to its upstreams for 60 s (keepalive_timeout of its upstream module),
@@ -150,22 +143,17 @@ class Settings(BaseSettings):
     trusted_proxies: Annotated[
         tuple[Annotated[str, AfterValidator(_network)], ...], NoDecode, BeforeValidator(_split)
     ] = ()
-    """Proxies with trusted X-Forwarded-For and X-Forwarded-Proto, as addresses or networks (10.0.0.0/8), separated by
-    commas; none where absent."""
+    """Proxies with trusted X-Forwarded-For and -Proto, as addresses or networks (10.0.0.0/8), separated by commas."""
     lease_seconds: Annotated[float, Field(ge=1, le=3600)] = 60.0
-    """Time without a heartbeat after which a worker loses its job to another; workers send four heartbeats in it. The
-    same for every process on one database."""
+    """Time without a heartbeat after which a worker loses its job; the same for every process on one database."""
     no_worker: bool = False
     """Whether to start no worker beside the service: where others measure, or many processes share a database."""
     compute_processes: Annotated[int, Field(ge=1, le=256)] | None = None
-    """Processes for searches, tables and batches, each of some 60 MB; where absent, one less than the cores that the
-    service may use, at least 1 and at most 8."""
+    """Processes for searches, tables and batches, some 60 MB each; one less than the cores (1 to 8) where absent."""
     stream_seconds: Annotated[float, Field(ge=1, le=86_400)] = 600.0
-    """Longest time of one event stream of a launch check or a sweep; the client then reconnects and authenticates
-    again."""
+    """Longest time of one event stream, after which the client reconnects and authenticates again."""
     keep_jobs_days: Days = 400.0
-    """Retention of launch checks and sweeps after their end, except launch checks with stored measurements; 0 for
-    ever."""
+    """Retention of sweeps, and of launch checks without stored measurements, after their end; 0 for ever."""
     keep_job_files_days: Days = 100.0
     """Retention of traces and events of launch checks after their end; 0 for ever."""
     keep_measurements_days: Days = 0.0
@@ -198,8 +186,7 @@ class Settings(BaseSettings):
     log_format: LogFormat = "text"
     """Format of log lines: text for people, json for programs."""
     drain_seconds: Annotated[float, Field(ge=0, le=MOST_DRAIN_SECONDS)] = 0.0
-    """Time between failing readiness (/readyz is 503) and closing the listening socket: as long as the load balancer
-    takes to notice. 0 to 8."""
+    """Time between failing /readyz and closing the listening socket, for the load balancer to notice; 0 to 8."""
     requests_per_minute: Annotated[int, Field(ge=0, le=MOST_PER_MINUTE)] = 12_000
     """Requests that one key, or one address without a key, may send in a minute in the long run; 0 for any number. A
     service that only this machine reaches and that asks for no key has no limits."""
@@ -215,11 +202,9 @@ class Settings(BaseSettings):
     worker_file_bytes: Annotated[int, Field(ge=0, le=1 << 50)] = WORKER_FILE_BYTES
     """Bytes that the files of all jobs may have which one key claimed, and that are still stored."""
     redis_url: Annotated[str, Field(pattern=r"^(rediss?|unix)://")] | None = Field(default=None, repr=False)
-    """Redis (redis://:password@host:6379/0) in which replicas count requests together; each counts alone where absent.
-    It needs the extra replicas."""
+    """Redis (redis://:password@host:6379/0) in which replicas count requests together; it needs the extra replicas."""
     otlp_endpoint: Annotated[str, AfterValidator(_origin_with_path)] | None = None
-    """Collector of traces that speaks OTLP over HTTP, such as http://localhost:4318; no traces where absent. It needs
-    the extra telemetry."""
+    """Collector of traces (OTLP over HTTP) such as http://localhost:4318; it needs the extra telemetry."""
 
     @model_validator(mode="after")
     def _require_all_token_settings(self) -> Self:
