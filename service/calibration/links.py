@@ -29,33 +29,23 @@ NETWORK_SCORED_BYTES = 1 << 26
 """The same between domains, where the latency of one kind of network rules what is smaller."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Links of the measured GPUs."""
+    """Links of a measured GPU."""
 
+    gpu: str
+    """Catalogue name."""
     link: str
     """Name of the row in `service/estimator/time/collectives.py`."""
     link_bytes_per_s: float
     """Data-sheet rate of one GPU, one direction."""
-    gpus: int = 8
+    gpus: int
     """GPUs that its links lead to."""
-    adapter_bytes_per_s: float = 50e9
+    adapter_bytes_per_s: float
     """Network adapter of one GPU, one direction."""
 
 
-MACHINES = {
-    "v100-sxm2-32gb": Machine("CUBE_MESH", 150e9),
-    "a100-sxm4-80gb": Machine("NVLINK_3", 300e9),
-    "h100-sxm5-80gb": Machine("NVLINK_4", 450e9),
-    "h200-sxm5-141gb": Machine("NVLINK_4", 450e9),
-    "b200-sxm-180gb": Machine("NVLINK_5", 900e9),
-    "b300-sxm-288gb": Machine("NVLINK_5", 900e9),
-    "gb200-186gb": Machine("NVLINK_5", 900e9, gpus=72),
-    "gb300-279gb": Machine("NVLINK_5", 900e9, gpus=72),
-    "rtx-pro-6000-blackwell-server": Machine("HOST_BUS", 63e9),
-    "l40s": Machine("HOST_BUS", 32e9),
-    "mi300x-192gb": Machine("UNMEASURED_MESH", 448e9),
-}
+MACHINES = {machine.gpu: machine for machine in shipped_records(Machine, "machines")}
 """The machine of each measured GPU."""
 
 
