@@ -468,65 +468,52 @@ REASONS: dict[Reason, tuple[str, str]] = {
 """Message and fix of each reason."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedJob:
     """A finished job with its records."""
 
     estimate_id: str
     records: tuple[SlurmRecord, ...]
     """Its attempts, in order, each of every component."""
+    cluster: str
+    job_id: str
+    """As sacct prints it, components together."""
+    started: str
+    """When its first attempt began."""
+    state: str
+    """End state: that of its components if all completed, else of the first that did not."""
+    gpus: int
+    """GPUs of its last attempt."""
+    is_partition: bool
+    """Whether any are slices of GPUs."""
+    attempts: int
+    """Number of its attempts in the records."""
+    is_whole: bool
+    """Whether every attempt is among its records."""
+    elapsed_seconds: float
+    """Time with GPUs, over all attempts."""
+    gpu_hours: float
+    """GPU-hours of all attempts."""
 
-    @property
-    def cluster(self) -> str:
-        """Name of its cluster."""
-        return self.records[0].cluster
 
-    @property
-    def job_id(self) -> str:
-        """As sacct prints it, components together."""
-        return self.records[0].job_id.partition("+")[0]
-
-    @property
-    def started(self) -> str:
-        """When its first attempt began."""
-        return self.records[0].started
-
-    @property
-    def state(self) -> str:
-        """End state: that of its components if all completed, else of the first that did not."""
-        states = [record.state for record in _last(self.records)]
-        return next((state for state in states if state != "COMPLETED"), "COMPLETED")
-
-    @property
-    def gpus(self) -> int:
-        """GPUs of its last attempt."""
-        return sum(record.gpus or 0 for record in _last(self.records))
-
-    @property
-    def is_partition(self) -> bool:
-        """Whether any are slices of GPUs."""
-        return any(record.is_partition for record in self.records)
-
-    @property
-    def attempts(self) -> int:
-        """Number of its attempts in the records."""
-        return max(len(records) for records in _components(self.records))
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every attempt is among its records."""
-        attempts = self.attempts
-        return all(record.restarts < attempts for record in self.records)
-
-    @property
-    def elapsed_seconds(self) -> float:
-        """Time with GPUs, over all attempts."""
-        return max(sum(record.elapsed_seconds for record in records) for records in _components(self.records))
-
-    @property
-    def gpu_hours(self) -> float:
-        """GPU-hours of all attempts."""
-        return sum(record.elapsed_seconds * (record.gpus or 0) for record in self.records) / SECONDS_PER_HOUR
+def _finished_job(estimate_id: str, records: tuple[SlurmRecord, ...]) -> FinishedJob:
+    first, last, components = records[0], _last(records), _components(records)
+    attempts = max(map(len, components))
+    gpu_seconds = sum(record.elapsed_seconds * (record.gpus or 0) for record in records)
+    return FinishedJob(
+        estimate_id=estimate_id,
+        records=records,
+        cluster=first.cluster,
+        job_id=first.job_id.partition("+")[0],
+        started=first.started,
+        state=next((record.state for record in last if record.state != "COMPLETED"), "COMPLETED"),
+        gpus=sum(record.gpus or 0 for record in last),
+        is_partition=any(record.is_partition for record in records),
+        attempts=attempts,
+        is_whole=all(record.restarts < attempts for record in records),
+        elapsed_seconds=max(sum(record.elapsed_seconds for record in parts) for parts in components),
+        gpu_hours=gpu_seconds / SECONDS_PER_HOUR,
+    )
 
 
 def finished_jobs(records: Iterable[SlurmRecord]) -> tuple[tuple[FinishedJob, ...], tuple[LeftOut, ...]]:
@@ -539,7 +526,7 @@ def finished_jobs(records: Iterable[SlurmRecord]) -> tuple[tuple[FinishedJob, ..
     for group in grouped.values():
         reason = _reason(group)
         if reason is None:
-            found += [FinishedJob(estimate_id, ran) for estimate_id, ran in _by_estimate(group)]
+            found += [_finished_job(estimate_id, ran) for estimate_id, ran in _by_estimate(group)]
         else:
             reasons.append(reason)
     return tuple(found), left_out(reasons)

@@ -164,12 +164,11 @@ DEFAULT_ITEMS: Mapping[str, Any] = {"layouts": {}, "prices": None}
 """Item of an omitted list."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Lists:
-    """Distinct items of a request with their dotted paths, and the rows that combine them."""
+Items = Mapping[str, Sequence[tuple[str, Any]]]
+"""Distinct items of each list with their dotted paths."""
 
-    items: Mapping[str, Sequence[tuple[str, Any]]]
-    picked: tuple[tuple[int, int, int, int, int], ...] | None
+Picked = tuple[tuple[int, int, int, int, int], ...]
+"""Positions in the lists of each row that is given one by one."""
 
 
 def read_sweep(body: Mapping[str, Any], catalogue: Catalogue) -> Sweep:
@@ -180,9 +179,14 @@ def read_sweep(body: Mapping[str, Any], catalogue: Catalogue) -> Sweep:
     options = read_spec(SweepRequest, checked_texts(given), "", whole="the sweep")
     metrics = named_metrics("columns", options.columns or DEFAULT_COLUMNS[options.kind], reserved_names(options.kind))
     plan = _plan(body, options)
-    lists = _rows(body) if body.get(ROWS) is not None else _crossed(body)
-    _refuse_too_many(lists, options.kind)
-    axes = _axes(lists, options, plan, catalogue)
+    items, picked = (_crossed(body), None) if body.get(ROWS) is None else _rows(body)
+    rows, most = prod(map(len, items.values())) if picked is None else len(picked), MOST_ROWS[options.kind]
+    if rows > most:
+        message = f"the lists make {rows:,} rows together, and a sweep of kind {options.kind} takes {most:,}"
+        fix = "give fewer items, or several sweeps"
+        raise Refused(Problem(field="", code="too_many_rows", message=message, fix=fix))
+    reader = ItemReader(catalogue, options.kind, plan, [price for _, price in items["prices"]])
+    axes = _axes(items, picked, reader)
     return Sweep(
         kind=options.kind,
         name=options.name,
@@ -210,7 +214,7 @@ def _plan(body: Mapping[str, Any], options: SweepRequest) -> SweepPlan:
     return plan
 
 
-def _crossed(body: Mapping[str, Any]) -> _Lists:
+def _crossed(body: Mapping[str, Any]) -> Items:
     """The items of the lists."""
     problems: list[Problem] = []
     items: dict[str, Sequence[tuple[str, Any]]] = {}
@@ -229,10 +233,10 @@ def _crossed(body: Mapping[str, Any]) -> _Lists:
             items[name] = [(f"{name}.{place}", item) for place, item in enumerate(given)]
     if problems:
         raise Refused(*problems)
-    return _Lists(items, None)
+    return items
 
 
-def _rows(body: Mapping[str, Any]) -> _Lists:
+def _rows(body: Mapping[str, Any]) -> tuple[Items, Picked]:
     """The distinct items of rows that are given one by one."""
     rows, beside = body[ROWS], [name for name in LISTS if body.get(name) is not None]
     if beside:
@@ -257,7 +261,7 @@ def _rows(body: Mapping[str, Any]) -> _Lists:
             )
         picked.append((positions[0], positions[1], positions[2], positions[3], positions[4]))
     items = {name: [(where, item) for _, where, item in known.values()] for name, known in known_items.items()}
-    return _Lists(items, tuple(picked))
+    return items, tuple(picked)
 
 
 def _row_problems(place: int, row: Any) -> list[Problem]:
@@ -274,12 +278,12 @@ def _row_problems(place: int, row: Any) -> list[Problem]:
     return problems
 
 
-def _axes(lists: _Lists, options: SweepRequest, plan: SweepPlan, catalogue: Catalogue) -> Axes:
+def _axes(items: Items, picked: Picked | None, reader: ItemReader) -> Axes:
     problems: list[Problem] = []
 
     def read(name: str, part: Callable[[Any], Part]) -> tuple[Part, ...]:
         found: list[Part] = []
-        for where, item in lists.items[name]:
+        for where, item in items[name]:
             if len(problems) >= MOST_PROBLEMS:
                 break
             try:
@@ -288,23 +292,14 @@ def _axes(lists: _Lists, options: SweepRequest, plan: SweepPlan, catalogue: Cata
                 problems.extend(refused_at(where, refused, name.removesuffix("s")).problems)
         return tuple(found)
 
-    items = ItemReader(catalogue, options.kind, plan, [price for _, price in lists.items["prices"]])
     axes = Axes(
-        models=read("models", items.model),
-        clusters=read("clusters", items.cluster),
-        layouts=read("layouts", items.layout),
-        recipes=read("recipes", items.recipe),
-        prices=read("prices", items.price),
-        picked=lists.picked,
+        models=read("models", reader.model),
+        clusters=read("clusters", reader.cluster),
+        layouts=read("layouts", reader.layout),
+        recipes=read("recipes", reader.recipe),
+        prices=read("prices", reader.price),
+        picked=picked,
     )
     if problems:
         raise Refused(*problems[:MOST_PROBLEMS])
     return axes
-
-
-def _refuse_too_many(lists: _Lists, kind: SweepKind) -> None:
-    rows, most = prod(map(len, lists.items.values())) if lists.picked is None else len(lists.picked), MOST_ROWS[kind]
-    if rows > most:
-        message = f"the lists make {rows:,} rows together, and a sweep of kind {kind} takes {most:,}"
-        fix = "give fewer items, or several sweeps"
-        raise Refused(Problem(field="", code="too_many_rows", message=message, fix=fix))
