@@ -378,21 +378,6 @@ def interruption_inputs(question: CompleteQuestion) -> dict[str, Any]:
     }
 
 
-def goodput_parts(losses: LostShares, ideal_days: float) -> Goodput:
-    """How interruptions and checkpoints divide the time of a run."""
-    shares = {
-        "checkpoints": losses.checkpoints_fraction,
-        "lost_work": losses.lost_work_fraction,
-        "restarts": losses.restarts_fraction,
-    }
-    return Goodput(
-        interruption_seconds=losses.interruption_seconds,
-        checkpoint_seconds=losses.checkpoint_seconds,
-        checkpoint_interval_seconds=losses.interval_seconds,
-        lost=tuple(LostTime(kind=kind, days=lost_days(ideal_days, share)) for kind, share in shares.items()),
-    )
-
-
 RUN_RESIDUALS = (-0.24, 0.58)
 """80 % of published runs took between exp(low) and exp(high) of the GPU-hours predicted for them, each source counting
 as much as any other: what a run is billed for holds older software, evaluation, waiting for data and steps done twice.
@@ -421,20 +406,6 @@ def run_interval(predicted: Interval, residuals: tuple[float, float] = RUN_RESID
     """
     low, high = (predicted.value * exp(residual) for residual in residuals)
     return Interval(min(predicted.low, low), predicted.value, max(predicted.high, high), predicted.basis)
-
-
-def with_total(flop: Flop, run: Run | None) -> Flop:
-    """The FLOP part of the answer, with the whole run's."""
-    if run is None:
-        return flop
-    total = run.earlier_flop + run_flop(flop.per_step_flop, run.last_steps)
-    return replace(flop, total_flop=total, total_pflop_days=total / PFLOP_DAY_FLOP)
-
-
-def mean_step(run: Run, step: Step) -> Interval:
-    """Wall time of one step on average over a run, as wide in proportion as that of its last stage."""
-    own = step.step_seconds
-    return own if not run.stages else scaled(own, run.mean_step_seconds(own.value) / own.value)
 
 
 def stage_totals(
@@ -486,7 +457,8 @@ def totals_of(resolved: ResolvedQuestion, step: Step, flop: Flop, run: Run | Non
     gpus = resolved.question.cluster.gpus
     if run is None or flop.total_flop is None:
         return None
-    seconds = mean_step(run, step)
+    own = step.step_seconds
+    seconds = own if not run.stages else scaled(own, run.mean_step_seconds(own.value) / own.value)
     losses = lost_shares_of(resolved, seconds.value)
     goodput = losses.goodput_fraction
     hours = run_interval(rising(seconds, lambda each: gpu_hours(run.steps, each, gpus, goodput)))
@@ -503,7 +475,15 @@ def totals_of(resolved: ResolvedQuestion, step: Step, flop: Flop, run: Run | Non
         days=used.days,
         ideal_days=ideal,
         goodput_fraction=goodput,
-        goodput=goodput_parts(losses, ideal.value),
+        goodput=Goodput(
+            interruption_seconds=losses.interruption_seconds,
+            checkpoint_seconds=losses.checkpoint_seconds,
+            checkpoint_interval_seconds=losses.interval_seconds,
+            lost=tuple(
+                LostTime(kind=kind, days=lost_days(ideal.value, getattr(losses, f"{kind}_fraction")))
+                for kind in ("checkpoints", "lost_work", "restarts")
+            ),
+        ),
         at_peak_gpu_hours=at_peak_gpu_hours(flop.total_flop, step.peak_flop_per_s),
         cost_usd=None if lines is None else sum_of(line.usd for line in lines),
         cost=lines,
@@ -594,8 +574,11 @@ def running_of(question: Question, configuration: ResolvedQuestion) -> Running:
     """The run of a question."""
     known = compute_configuration(configuration)
     resolved = with_run_of(question, configuration)
-    run = run_of(resolved, known.loads, known.peak.filled_fraction)
-    return Running(resolved=resolved, known=known, run=run, flop=with_total(known.flop, run))
+    run, flop = run_of(resolved, known.loads, known.peak.filled_fraction), known.flop
+    if run is not None:
+        total = run.earlier_flop + run_flop(flop.per_step_flop, run.last_steps)
+        flop = replace(flop, total_flop=total, total_pflop_days=total / PFLOP_DAY_FLOP)
+    return Running(resolved=resolved, known=known, run=run, flop=flop)
 
 
 def at_price(running: Running, price: Price | OwnedPrice | None) -> Running:
