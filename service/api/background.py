@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import fields
 from datetime import timedelta
 from functools import partial
 from threading import BoundedSemaphore, Event, Lock, Thread
@@ -64,20 +65,13 @@ class Retention:
     def __init__(self, engine: Engine, settings: Settings, stop: Event) -> None:
         self._engine, self._stop = engine, stop
         self._keeping = RetentionPeriods(
-            jobs_days=settings.keep_jobs_days,
-            job_files_days=settings.keep_job_files_days,
-            measurements_days=settings.keep_measurements_days,
-            answers_days=settings.keep_answers_days,
-            audit_days=settings.keep_audit_days,
+            **{field.name: getattr(settings, f"keep_{field.name}") for field in fields(RetentionPeriods)}
         )
         self._clock = SlowerClock(engine)
 
     def run(self) -> dict[str, int]:
         """Remove the rows that are too old now, and count them by table."""
-        return remove_old(self._engine, self._keeping, self._clock.present(), self._pause)
-
-    def _pause(self) -> bool:
-        return self._stop.wait(PAUSE_SECONDS)
+        return remove_old(self._engine, self._keeping, self._clock.present(), partial(self._stop.wait, PAUSE_SECONDS))
 
 
 REFRESH_SECONDS = 1.0

@@ -7,7 +7,7 @@ before it answers any.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from ipaddress import IPv6Address, ip_address
 from math import ceil
@@ -192,27 +192,17 @@ QUOTA = "quota"
 
 async def count_request(request: Request, quota: Quota | None) -> None:
     """Count a request, and set its rate limit headers."""
-    if quota is None:
-        return
-    allowance = await _count(request, quota, 1)
-    if allowance.retry_seconds:
-        raise too_many_requests(allowance)
-    request.scope["state"][QUOTA] = quota
+    if quota is not None:
+        await _count(request, quota)
+        request.scope["state"][QUOTA] = quota
 
 
 async def count_questions(request: Request, questions: int) -> None:
     """Count the questions of a request beside its first one; a whole burst is the most that a request costs."""
     quota: Quota | None = request.scope["state"].get(QUOTA)
-    if quota is None:
-        return
-    cost = min(questions, quota.limit.burst)
-    if cost <= 1:
-        return
-    allowance = await _count(request, quota, cost - 1)
-    if allowance.retry_seconds:
-        # the retry counts its first question again
-        retry_seconds = allowance.retry_seconds + quota.limit.interval_seconds
-        raise too_many_requests(Allowance(allowance.remaining, allowance.reset_seconds, retry_seconds), cost)
+    cost = 0 if quota is None else min(questions, quota.limit.burst)
+    if quota is not None and cost > 1:
+        await _count(request, quota, cost)
 
 
 def question_counter(request: Request) -> Callable[[int], None]:
@@ -220,10 +210,12 @@ def question_counter(request: Request) -> Callable[[int], None]:
     return lambda questions: from_thread.run(count_questions, request, questions)
 
 
-async def _count(request: Request, quota: Quota, cost: int) -> Allowance:
+async def _count(request: Request, quota: Quota, cost: int = 1) -> None:
+    """Count a request, or its questions beside the first one where it costs more; raise where they are too many."""
     limits: RateLimits = request.app.state.rate_limits
-    allowance = await limits.take(quota, cost)
+    allowance = await limits.take(quota, max(1, cost - 1))
     context_of(request).limit_headers = limit_headers(quota, allowance)
     if allowance.retry_seconds:
         request.app.state.metrics.rate_limit_refusals.labels(quota.policy).inc()
-    return allowance
+        again_seconds = quota.limit.interval_seconds if cost > 1 else 0.0  # a retry counts its first question again
+        raise too_many_requests(replace(allowance, retry_seconds=allowance.retry_seconds + again_seconds), cost)
