@@ -1,7 +1,7 @@
 """GET /v1/cell/{metric}: one number as plain text, for WEBSERVICE, IMPORTDATA and Power Query.
 
 A sheet sends OPTIONS and HEAD before GET for every cell, follows no 308, and shows no body of an error: HEAD computes
-nothing, no route redirects, `on_error` puts errors into the cell. Tables are mounted first; no metric has an ending
+nothing, no route redirects, `on_error` puts errors into cells. Tables are mounted first; no metric has an ending.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
