@@ -66,18 +66,6 @@ def _unused(workload: Workload) -> list[str]:
     return [library for library in _named(workload.versions) if library not in _used(workload)]
 
 
-def _libraries_have_loss(workload: Workload) -> bool:
-    loss, named = workload.software.cross_entropy, _named(workload.versions)
-    if loss != "transformer-engine" or loss not in workload.implementation.cross_entropies:
-        return True
-    return all(since.holds(named.get(library)) for library, since in ENGINE_LOSS_SINCE.items())
-
-
-def _named_versions(workload: Workload) -> str:
-    named = _named(workload.versions)
-    return " and ".join(f"{library} {named[library]}" for library in ENGINE_LOSS_SINCE if library in named)
-
-
 def _has_implementation(workload: Workload) -> bool:
     return workload.software.implementation in IMPLEMENTATIONS[workload.software.name]
 
@@ -89,25 +77,9 @@ def _offloads_activations(layout: CompleteLayout) -> bool:
 _SHARDED_UPDATES = ("adamw", "sgd-momentum")
 """Optimizers of Megatron-FSDP, which shards gradients and weights."""
 
-_FUSED_LOSSES = ("fused", "transformer-engine")
-
 
 def _is_megatron(workload: Workload) -> bool:
     return workload.software.name == "megatron-core"
-
-
-def _gathers_fp8(workload: Workload) -> bool:
-    return _is_megatron(workload) and workload.recipe.fp8_weights
-
-
-def _redraws(workload: Workload) -> bool:
-    """Whether modules that drop out run again."""
-    is_dropped = {*workload.recompute.modules} & {"core_attn", "mlp", "moe"}
-    return workload.recompute.granularity == "selective" and bool(is_dropped) and workload.recipe.dropout_fraction > 0
-
-
-def _is_deterministic(workload: Workload) -> bool:
-    return _is_megatron(workload) and workload.software.deterministic
 
 
 SOFTWARE_RULES: dict[str, WorkloadRule] = {
@@ -130,10 +102,17 @@ SOFTWARE_RULES: dict[str, WorkloadRule] = {
     ),
     "libraries_have_the_loss": Rule(
         "recipe.stack.cross_entropy",
-        lambda w, _: _libraries_have_loss(w),
         lambda w, _: (
-            f"{CROSS_ENTROPIES['transformer-engine'].meaning} is not to be had with {_named_versions(w)}: it came "
-            "with transformer_engine 2.2 and megatron_core 0.12, and megatron_core 0.19 turned it off"
+            w.software.cross_entropy != "transformer-engine"
+            or "transformer-engine" not in w.implementation.cross_entropies
+            or all(since.holds(getattr(w.versions, library)) for library, since in ENGINE_LOSS_SINCE.items())
+        ),
+        lambda w, _: (
+            f"{CROSS_ENTROPIES['transformer-engine'].meaning} is not to be had with "
+            + " and ".join(
+                f"{name} {version}" for name, version in _named(w.versions).items() if name in ENGINE_LOSS_SINCE
+            )
+            + ": it came with transformer_engine 2.2 and megatron_core 0.12, and megatron_core 0.19 turned it off"
         ),
         "use vocab-parallel or fused, or leave cross_entropy out",
     ),
@@ -266,13 +245,16 @@ SOFTWARE_RULES: dict[str, WorkloadRule] = {
     ),
     "fp8_weights_are_gathered": Rule(
         "recipe.fp8_weights",
-        lambda w, layout: not _gathers_fp8(w) or layout.zero_stage > 0,
+        lambda w, layout: not (_is_megatron(w) and w.recipe.fp8_weights) or layout.zero_stage > 0,
         "fp8_weights are what megatron-core's distributed optimizer gathers, and zero_stage 0 shards nothing",
         "set zero_stage to 1, or leave fp8_weights out",
     ),
     "fp8_weights_are_updated_on_the_gpu": Rule(
         "layout.offload",
-        lambda w, layout: not (_gathers_fp8(w) and layout.offload in ("optimizer", "optimizer-and-activations")),
+        lambda w, layout: (
+            not (_is_megatron(w) and w.recipe.fp8_weights)
+            or layout.offload not in ("optimizer", "optimizer-and-activations")
+        ),
         lambda w, layout: (
             f"megatron-core updates no fp8 weights of {w.recipe.precision} from host memory, and offload is "
             f"{layout.offload}"
@@ -281,13 +263,19 @@ SOFTWARE_RULES: dict[str, WorkloadRule] = {
     ),
     "deterministic_loss_is_not_fused": Rule(
         "recipe.stack.cross_entropy",
-        lambda w, _: not (_is_deterministic(w) and w.requested.cross_entropy in _FUSED_LOSSES),
+        lambda w, _: (
+            not (
+                _is_megatron(w)
+                and w.software.deterministic
+                and w.requested.cross_entropy in ("fused", "transformer-engine")
+            )
+        ),
         lambda w, _: f"megatron-core's {w.software.cross_entropy} cross entropy is not deterministic",
         "use vocab-parallel, or set deterministic to false",
     ),
     "deterministic_products_stand_alone": Rule(
         "recipe.stack.tensor_overlap",
-        lambda w, _: not (_is_deterministic(w) and w.requested.tensor_overlap),
+        lambda w, _: not (_is_megatron(w) and w.software.deterministic and w.requested.tensor_overlap),
         "megatron-core's products are not deterministic where tensor ranks exchange beside them",
         "leave tensor_overlap out, or set deterministic to false",
     ),
@@ -315,7 +303,15 @@ SOFTWARE_RULES: dict[str, WorkloadRule] = {
     ),
     "recompute_in_a_graph_draws_nothing": Rule(
         "recipe.dropout_fraction",
-        lambda w, _: not (_is_megatron(w) and w.software.cuda_graphs and _redraws(w)),
+        lambda w, _: (
+            not (
+                _is_megatron(w)
+                and w.software.cuda_graphs
+                and w.recompute.granularity == "selective"
+                and {*w.recompute.modules} & {"core_attn", "mlp", "moe"}
+                and w.recipe.dropout_fraction > 0
+            )
+        ),
         lambda w, _: (
             f"dropout of what {' and '.join(w.recompute.modules)} computes again cannot be drawn alike in a graph of "
             "the whole step"
@@ -406,14 +402,9 @@ def _unknown_layers(workload: Workload) -> list[str]:
     return [mixer for mixer in recurrences_of(workload.model) if mixer not in workload.stack.recurrences]
 
 
-def _has_formats(gpu: Gpu, precision: Precision) -> bool:
-    formats = (precision.matrix_format, precision.attention_format)
-    return all(peak_flop_per_s(gpu, number_format) is not None for number_format in formats)
-
-
-def _missing_formats(workload: Workload) -> str:
-    formats = dict.fromkeys((workload.precision.matrix_format, workload.precision.attention_format))
-    return " and ".join(name for name in formats if peak_flop_per_s(workload.gpu, name) is None)
+def _missing_formats(gpu: Gpu, precision: Precision) -> list[str]:
+    formats = dict.fromkeys((precision.matrix_format, precision.attention_format))
+    return [number_format for number_format in formats if peak_flop_per_s(gpu, number_format) is None]
 
 
 def _gradient_format_fits(workload: Workload) -> bool:
@@ -426,10 +417,13 @@ def _gradient_format_fits(workload: Workload) -> bool:
 ABILITY_RULES: dict[str, WorkloadRule] = {
     "gpu_has_the_format": Rule(
         "recipe.precision",
-        lambda w, _: _has_formats(w.gpu, w.precision),
-        lambda w, _: f"the GPU has no published rate for {_missing_formats(w)} arithmetic, so no time can be given",
+        lambda w, _: not _missing_formats(w.gpu, w.precision),
         lambda w, _: (
-            f"use {', '.join(name for name in w.stack.precisions if _has_formats(w.gpu, PRECISIONS[name]))}, "
+            f"the GPU has no published rate for {' and '.join(_missing_formats(w.gpu, w.precision))} arithmetic, "
+            "so no time can be given"
+        ),
+        lambda w, _: (
+            f"use {', '.join(name for name in w.stack.precisions if not _missing_formats(w.gpu, PRECISIONS[name]))}, "
             "or a GPU that has the format"
         ),
     ),
@@ -647,11 +641,6 @@ MOST_RATIO = 10.0
 configuration or in another unit. Source: an assumption; a round figure."""
 
 
-def _limit_fits(workload: Workload) -> bool:
-    limit, rated = workload.cluster.power_limit_watts, workload.gpu.board_watts
-    return limit is None or LEAST_LIMIT_FRACTION * rated <= limit <= rated
-
-
 def _implausible(workload: Workload) -> str | None:
     """The first measured step that is too far from what was predicted, in words."""
     for index, step in enumerate(workload.cluster.measured_steps):
@@ -663,7 +652,10 @@ def _implausible(workload: Workload) -> str | None:
 MEASURED_RULES: dict[str, WorkloadRule] = {
     "power_limit_in_range": Rule(
         "cluster.power_limit_watts",
-        lambda w, _: _limit_fits(w),
+        lambda w, _: (
+            w.cluster.power_limit_watts is None
+            or LEAST_LIMIT_FRACTION * w.gpu.board_watts <= w.cluster.power_limit_watts <= w.gpu.board_watts
+        ),
         lambda w, _: (
             f"power_limit_watts {w.cluster.power_limit_watts:g} is outside what a board of {w.gpu.board_watts:g} W can "
             "be held to"

@@ -19,7 +19,7 @@ from service.estimator.model.build import (
     trains_everything,
 )
 from service.estimator.model.ledger import Op, Weight
-from service.estimator.question import Checkpointing, MatrixName, Model, OwnedPrice, PartName, Question
+from service.estimator.question import Checkpointing, MatrixName, Method, Model, OwnedPrice, PartName, Question
 from service.estimator.rule import Rule, WorkloadRule, divisors_of, problems_of
 from service.estimator.software.precision import DTYPE_BYTES, MOMENT_BYTES
 from service.estimator.software.stacks import STACKS
@@ -56,13 +56,11 @@ def _unread(model: Model) -> list[str]:
     return [name for name in MIXER_FIELDS if name not in read and _gives(model, name)]
 
 
-def _has_mlp(model: Model) -> bool:
+def _unread_by_mlps(model: Model) -> list[str]:
+    """Fields of an MLP that are given where no layer has one."""
     shares = any(MIXERS[mixer].shares_block for mixer in mixers_of(model))
-    return shares or any(mlp != "none" for mlp in model.mlp_layer_types or ("dense",))
-
-
-def _without_mlp(model: Model) -> list[str]:
-    return [name for name in MLP_FIELDS if _gives(model, name)]
+    has_mlp = shares or any(mlp != "none" for mlp in model.mlp_layer_types or ("dense",))
+    return [] if has_mlp else [name for name in MLP_FIELDS if _gives(model, name)]
 
 
 def _sharing_layers(model: Model) -> int:
@@ -83,28 +81,11 @@ def _has_layer(model: Model, wanted: str) -> bool:
     return any(layer_type(model, layer) == wanted for layer in span)
 
 
-def _latent_fields_agree(model: Model) -> bool:
-    given = [getattr(model, name) is not None for name in _LATENT_FIELDS]
-    return all(given) if model.kv_lora_rank is not None else not any([*given, model.q_lora_rank])
-
-
-def _has_plain_heads(model: Model) -> bool:
-    own = (model.qk_norm, model.attention_gate) != ("none", "none")
-    return own or model.key_value_heads != model.num_attention_heads
-
-
-def _sparse_fields_have_experts(model: Model) -> bool:
-    sparse_only = (
-        model.moe_intermediate_size,
-        model.shared_expert_intermediate_size,
-        model.shared_expert_gate,
-        model.router_bias,
-        model.first_k_dense_replace,
-        model.moe_latent_size,
-        model.zero_expert_num,
-        any("sparse" in mlp for mlp in model.mlp_layer_types),
-    )
-    return model.num_experts > 0 or not any(sparse_only)
+_SPARSE_FIELDS = (
+    "moe_intermediate_size", "shared_expert_intermediate_size", "shared_expert_gate", "router_bias",
+    "first_k_dense_replace", "moe_latent_size", "zero_expert_num",
+)  # fmt: skip
+"""Fields that describe experts, whether or not a model has any."""
 
 
 RULES: dict[str, Rule[Model, None]] = {
@@ -140,13 +121,20 @@ RULES: dict[str, Rule[Model, None]] = {
     ),
     "latent_attention_is_complete": Rule(
         "model.kv_lora_rank",
-        lambda model, _: _latent_fields_agree(model),
+        lambda model, _: (
+            all(getattr(model, name) is not None for name in _LATENT_FIELDS)
+            if model.kv_lora_rank is not None
+            else not any(getattr(model, name) for name in (*_LATENT_FIELDS, "q_lora_rank"))
+        ),
         "latent attention needs kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim together",
         "give all four (q_lora_rank is optional), or none",
     ),
     "latent_attention_replaces_heads": Rule(
         "model.kv_lora_rank",
-        lambda model, _: model.kv_lora_rank is None or not _has_plain_heads(model),
+        lambda model, _: (
+            model.kv_lora_rank is None
+            or (model.qk_norm == model.attention_gate == "none" and model.key_value_heads == model.num_attention_heads)
+        ),
         (
             "latent attention has head widths and norms of its own, so qk_norm, a gate and fewer key-value heads say "
             "nothing"
@@ -185,7 +173,13 @@ RULES: dict[str, Rule[Model, None]] = {
     ),
     "sparse_fields_need_experts": Rule(
         "model.num_experts",
-        lambda model, _: _sparse_fields_have_experts(model),
+        lambda model, _: (
+            model.num_experts > 0
+            or not (
+                any(getattr(model, name) for name in _SPARSE_FIELDS)
+                or any("sparse" in mlp for mlp in model.mlp_layer_types)
+            )
+        ),
         "the model has fields of a mixture of experts, and no experts",
         "give num_experts",
     ),
@@ -219,8 +213,8 @@ RULES: dict[str, Rule[Model, None]] = {
     ),
     "mlp_fields_have_an_mlp": Rule(
         "model.mlp_layer_types",
-        lambda model, _: _has_mlp(model) or not _without_mlp(model),
-        lambda model, _: f"{' and '.join(_without_mlp(model))} describe an MLP, and no layer has one",
+        lambda model, _: not _unread_by_mlps(model),
+        lambda model, _: f"{' and '.join(_unread_by_mlps(model))} describe an MLP, and no layer has one",
         "leave them out, or name layers with an MLP in mlp_layer_types",
     ),
     "shared_blocks_are_held": Rule(
@@ -274,14 +268,14 @@ def _matrices(workload: Workload) -> tuple[MatrixName, ...]:
     return tuple(dict.fromkeys(name for weight in weights for name in weight.matrices))
 
 
-def _parts(workload: Workload) -> tuple[PartName, ...]:
-    parts = dict.fromkeys(part_of(op, weight) for op, weight in _weights(workload))
-    return tuple(part for part in parts if part is not None)
-
-
 def _missing_targets(workload: Workload) -> list[str]:
     known = _matrices(workload)
     return [name for name in workload.method.targets if name not in known]
+
+
+def _parts(workload: Workload) -> tuple[PartName, ...]:
+    parts = dict.fromkeys(part_of(op, weight) for op, weight in _weights(workload))
+    return tuple(part for part in parts if part is not None)
 
 
 def _named_parts(workload: Workload) -> tuple[PartName, ...]:
@@ -306,11 +300,6 @@ def _whole_targets(workload: Workload) -> dict[MatrixName, tuple[PartName, ...]]
         for name, result in parts.items()
         if result and result <= {*workload.method.whole}
     }
-
-
-def _adapted_twice(workload: Workload) -> str:
-    matrices = _whole_targets(workload).items()
-    return " and ".join(f"{name} is a matrix of {' and '.join(parts)}" for name, parts in matrices)
 
 
 TRAINING_RULES: dict[str, WorkloadRule] = {
@@ -349,8 +338,9 @@ TRAINING_RULES: dict[str, WorkloadRule] = {
         "recipe.method.targets",
         lambda w, _: not _whole_targets(w),
         lambda w, _: (
-            f"targets and whole name the same part: {_adapted_twice(w)}, which is trained whole, so an adapter beside "
-            "it would add nothing"
+            "targets and whole name the same part: "
+            + " and ".join(f"{name} is a matrix of {' and '.join(parts)}" for name, parts in _whole_targets(w).items())
+            + ", which is trained whole, so an adapter beside it would add nothing"
         ),
         lambda w, _: (
             f"leave {', '.join(_whole_targets(w))} out of targets, or "
@@ -415,25 +405,16 @@ TRAINING_RULES: dict[str, WorkloadRule] = {
 }
 
 
-def _keeps_fp8_weights(workload: Workload) -> bool:
-    """Whether a 16-bit weight with an fp8 copy beside it can be replaced by that copy."""
-    has_copies = workload.precision.matrix_format == "fp8" and workload.precision.copy_bytes > 0
-    return has_copies and workload.implementation.uses_transformer_engine
-
-
-def _untrained(workload: Workload) -> str:
-    """What is not trained, in words."""
-    if workload.method.name != "full":
-        return f"method {workload.method.name} trains adapters beside frozen weights"
-    layers = (f"the first {workload.method.frozen_layers} layers",) if workload.method.frozen_layers else ()
-    return f"not all weights are trained: {' and '.join((*workload.method.frozen, *layers))} frozen"
-
-
-def _trained_mends(workload: Workload) -> str:
-    if workload.method.name != "full":
-        return "use method full"
-    given = {"frozen": workload.method.frozen, "frozen_layers": workload.method.frozen_layers}
-    return f"leave {' and '.join(name for name, value in given.items() if value)} out of method"
+def _untrained(method: Method) -> tuple[str, str]:
+    """What is not trained, and what would train it."""
+    if method.name != "full":
+        return f"method {method.name} trains adapters beside frozen weights", "use method full"
+    layers = (f"the first {method.frozen_layers} layers",) if method.frozen_layers else ()
+    fields = [name for name in ("frozen", "frozen_layers") if getattr(method, name)]
+    return (
+        f"not all weights are trained: {' and '.join((*method.frozen, *layers))} frozen",
+        f"leave {' and '.join(fields)} out of method",
+    )
 
 
 def _moments_can_be(workload: Workload) -> list[str]:
@@ -454,7 +435,13 @@ def _keeps_master(workload: Workload) -> bool:
 FORMAT_RULES: dict[str, WorkloadRule] = {
     "fp8_weights_replace_copies": Rule(
         "recipe.fp8_weights",
-        lambda w, _: not w.recipe.fp8_weights or _keeps_fp8_weights(w),
+        lambda w, _: (  # an fp8 copy beside each 16-bit weight, which can replace it
+            not w.recipe.fp8_weights
+            or (
+                (w.precision.matrix_format == "fp8" and w.precision.copy_bytes > 0)
+                and w.implementation.uses_transformer_engine
+            )
+        ),
         lambda w, _: (
             f"fp8_weights leaves Transformer Engine's fp8 copies as the only weights; here {w.software.name} with "
             f"{w.software.implementation} operations trains in {w.recipe.precision}"
@@ -467,8 +454,8 @@ FORMAT_RULES: dict[str, WorkloadRule] = {
     "fp8_weights_are_all_trained": Rule(
         "recipe.fp8_weights",
         lambda w, _: not w.recipe.fp8_weights or trains_everything(w.method),
-        lambda w, _: f"fp8_weights keeps every weight in fp8 and trains it, and here {_untrained(w)}",
-        lambda w, _: f"{_trained_mends(w)}, or leave fp8_weights out",
+        lambda w, _: f"fp8_weights keeps every weight in fp8 and trains it, and here {_untrained(w.method)[0]}",
+        lambda w, _: f"{_untrained(w.method)[1]}, or leave fp8_weights out",
     ),
     "master_copy_is_kept": Rule(
         "recipe.master_dtype",
@@ -499,10 +486,6 @@ FORMAT_RULES: dict[str, WorkloadRule] = {
 }
 
 
-def _stall_is_known(checkpoint: Checkpointing) -> bool:
-    return checkpoint.asynchronous or (checkpoint.stall_seconds is None) != (checkpoint.write_bytes_per_s is None)
-
-
 def _stall_words(checkpoint: Checkpointing) -> tuple[str, str]:
     if checkpoint.stall_seconds is not None:
         return (
@@ -516,9 +499,6 @@ def _stall_words(checkpoint: Checkpointing) -> tuple[str, str]:
     )
 
 
-_PLAIN = Checkpointing()
-"""Checkpointing of a recipe that leaves it open."""
-
 RUN_RULES: dict[str, Rule[Question, Checkpointing]] = {
     "interval_is_told_once": Rule(
         "recipe.checkpoint.rule",
@@ -531,7 +511,9 @@ RUN_RULES: dict[str, Rule[Question, Checkpointing]] = {
     ),
     "stall_is_known": Rule(
         "recipe.checkpoint.asynchronous",
-        lambda _, checkpoint: _stall_is_known(checkpoint),
+        lambda _, checkpoint: (
+            checkpoint.asynchronous or (checkpoint.stall_seconds is None) != (checkpoint.write_bytes_per_s is None)
+        ),
         lambda _, checkpoint: _stall_words(checkpoint)[0],
         lambda _, checkpoint: _stall_words(checkpoint)[1],
     ),
@@ -548,4 +530,4 @@ RUN_RULES: dict[str, Rule[Question, Checkpointing]] = {
 
 def problems_of_run(question: Question) -> tuple[Problem, ...]:
     """What a question leaves open of its run, or gives twice, whatever its configuration."""
-    return problems_of(RUN_RULES, question, question.recipe.checkpoint or _PLAIN)
+    return problems_of(RUN_RULES, question, question.recipe.checkpoint or Checkpointing())
