@@ -1,7 +1,4 @@
-"""The dataclasses of an estimate: each number carries its unit in its name, each prediction its interval.
-
-`None` means "not asked or not known", never zero. Exact counts are Python integers.
-"""
+"""The dataclasses of an estimate: units in names, predictions with intervals, exact counts; None is never zero."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,4 @@
-"""The parts of a question with every default filled: fields that a caller may leave out are never None here.
-
-`resolve` makes them, once. Formulas take them, so a field that nothing filled is a type error, not a quiet default.
-"""
+"""The parts of a question with every default filled by `resolve`: an unfilled field is a type error in a formula."""
 
 from dataclasses import dataclass, fields
 from functools import cache

@@ -1,11 +1,7 @@
 """Constants of steps and runs, and the calibration of one device, which replaces its share of them.
 
-Measured constants of a device are neither columns of the catalogue nor fields of a question: a GPU that has them is
-a `CalibratedGpu`. Where nothing was measured, formulas use the data sheet and the constants of its generation.
-
 The constants of a step cover what a short benchmark does not show: falling clocks, cold caches, overlapping transfers.
-`service.calibration.steps` fits them to published steps, within bounds and priors. A cluster's own k measured steps
-have the weight k / (k + 2).
+`service.calibration.steps` fits them to published steps, within bounds and priors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -269,7 +265,7 @@ class DeviceCalibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibratedGpu(Gpu):
-    """A GPU with measured constants in addition to its data sheet."""
+    """A GPU with measured constants, which are neither columns of the catalogue nor fields of a question."""
 
     calibration: DeviceCalibration = field(metadata=UNWRITTEN)
     """Measured constants of the GPU."""

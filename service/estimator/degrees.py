@@ -44,7 +44,7 @@ class Degrees:
     sequence_parallel: Amount
     """1 where norms are split along the sequence."""
     rank_order: Amount
-    """Number of the order of ranks, `order_number`."""
+    """Number of the order of ranks, `ORDER_NUMBERS`."""
     micro_batch: Amount
     accumulation: Amount
     """Micro-batches that one replica runs in one step, m."""
@@ -60,28 +60,14 @@ class Degrees:
         return self.data * self.context * self.tensor / (self.expert * self.expert_tensor)
 
 
-def order_number(order: RankOrder) -> int:
-    """The number by which a column of layouts knows an order of ranks.
-
-    Formula:
-        its place among the names, from 0
-
-    Returns:
-        the number [1]
-
-    Source:
-        definition
-
-    >>> order_number("tp-cp-ep-dp-pp")
-    0
-    """
-    return get_args(RankOrder).index(order)
+ORDER_NUMBERS: dict[RankOrder, int] = {order: number for number, order in enumerate(get_args(RankOrder))}
+"""Numbers by which columns of layouts name orders of ranks."""
 
 
 def degrees_of(recipe: CompleteRecipe, layout: CompleteLayout) -> Degrees:
     """The degrees of one layout as plain numbers."""
     batch = {
-        "rank_order": order_number(layout.rank_order),
+        "rank_order": ORDER_NUMBERS[layout.rank_order],
         "micro_batch": recipe.micro_batch,
         "accumulation": recipe.global_batch // (recipe.micro_batch * layout.data),
     }
@@ -151,7 +137,7 @@ def divisors(degrees: Degrees, model: Model, multiple: int) -> tuple[Amount, ...
     )
 
 
-STAGES_FIRST = order_number("tp-cp-ep-pp-dp")
+STAGES_FIRST = ORDER_NUMBERS["tp-cp-ep-pp-dp"]
 """Number of the order in which the stages of a replica stand before the next replica."""
 
 

@@ -1,8 +1,6 @@
-"""Arithmetic on plain numbers and on NumPy columns of layouts; no other module looks at types.
+"""Arithmetic on an `Amount`: one plain number, or one float64 value for each layout in a NumPy column.
 
-An `Amount` is one plain number, or one float64 value per layout in a NumPy column. Formulas use
-arithmetic operators and these functions, so the single path never touches NumPy: it is imported
-only for a column.
+No other module looks at types. The path of a single layout never touches NumPy, which a column alone imports.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,6 @@
-"""The parts of a question: model, recipe, layout, cluster, GPU and price, with the names and bounds of their fields.
+"""The parts of a question, which are its wire format too: names, bounds and meanings of every field, each once.
 
-They are the wire format too: an API validates straight into these classes, so a field is
-defined once, with its bounds and its meaning. `None` means "derive it"; `resolve` fills it in.
+`None` means "derive it"; `resolve` fills it in.
 """
 
 from dataclasses import dataclass

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.estimator.complete import PLAIN_LAYOUT, CompleteLayout
-from service.estimator.degrees import Degrees, local_ranks, order_number, replica_spacing, stage_spacing
+from service.estimator.degrees import ORDER_NUMBERS, Degrees, local_ranks, replica_spacing, stage_spacing
 from service.estimator.memory.activations import RankLoad, mirrored, rank_load_of
 from service.estimator.memory.device import allocator_room_bytes, reserved_bytes, reserved_shares, usable_bytes
 from service.estimator.memory.memory import stage_bytes
@@ -105,7 +105,7 @@ def degrees_in(grid: Grid, workload: Workload) -> tuple[Degrees, dict[str, Mask]
         shard_group=data * context,
         reshard_after_forward=along_or_same([one.reshard_after_forward for one in grid.spreads], 1),
         sequence_parallel=along_or_same([one.sequence_parallel for one in grid.splits], 0),
-        rank_order=along_or_same([order_number(one.rank_order) for one in grid.spreads], 1),
+        rank_order=along_or_same([ORDER_NUMBERS[one.rank_order] for one in grid.spreads], 1),
         micro_batch=micro_batch,
         accumulation=accumulation,
     )

@@ -12,7 +12,7 @@ from service.answers.plans import Objective
 from service.errors import Problem, Refused
 from service.estimator.answer import Estimate
 from service.estimator.complete import CompleteLayout
-from service.estimator.degrees import Degrees, order_number
+from service.estimator.degrees import ORDER_NUMBERS, Degrees
 from service.estimator.estimate import estimate
 from service.estimator.question import Question, RankOrder, Recompute
 from service.estimator.resolve import rules_of
@@ -253,7 +253,7 @@ def _search_reordered(
 ) -> None:
     """Score again, in another order of ranks, which changes no memory, the layouts that fit and that may gain by it."""
     workload, grid = block.variant.workload, one.part.grid
-    gains = reordering_gains(grid, workload, replace(one.part.degrees, rank_order=order_number(order)))
+    gains = reordering_gains(grid, workload, replace(one.part.degrees, rank_order=ORDER_NUMBERS[order]))
     fits = one.part.legal & gains & (one.reserved_bytes <= block.variant.most_reserved_bytes)
     if not fits.any():
         return

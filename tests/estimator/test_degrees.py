@@ -10,7 +10,7 @@ import pytest
 
 from service.errors import Refused
 from service.estimator import Layout, Recipe, estimate
-from service.estimator.degrees import Degrees, Spacing, local_ranks, order_number, replica_spacing, stage_spacing
+from service.estimator.degrees import ORDER_NUMBERS, Degrees, Spacing, local_ranks, replica_spacing, stage_spacing
 from service.estimator.parallelism import data, pipeline
 from service.estimator.question import RankOrder
 from service.estimator.samples import LLAMA_3_8B, sample_degrees, sample_rank_load, sample_workload
@@ -27,7 +27,7 @@ NODE = 8
 
 def layouts() -> Iterator[tuple[RankOrder, Degrees]]:
     for order, tensor, context, replicas, stages in product(ORDERS, (1, 2, 4), (1, 2, 4), (1, 2, 4, 8), (1, 2, 4)):
-        number = order_number(order)
+        number = ORDER_NUMBERS[order]
         yield order, sample_degrees(tensor=tensor, context=context, data=replicas, pipeline=stages, rank_order=number)
 
 

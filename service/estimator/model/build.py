@@ -11,13 +11,11 @@ from functools import lru_cache, partial
 from service.estimator.model.layers.attention import attention_ops
 from service.estimator.model.layers.ends import depth_embedding_ops, depth_ops, embedding_ops, head_ops
 from service.estimator.model.layers.experts import expert_ops
-from service.estimator.model.layers.gated_delta_net import gated_delta_net_ops
-from service.estimator.model.layers.lightning_attention import lightning_attention_ops
+from service.estimator.model.layers.linear_attention import gated_delta_net_ops, lightning_attention_ops
 from service.estimator.model.layers.linear_recurrence import linear_recurrence_ops
-from service.estimator.model.layers.mamba import mamba_ops
-from service.estimator.model.layers.mamba2 import mamba2_ops
 from service.estimator.model.layers.shared_transformer import SHARED, shared_transformer_ops
 from service.estimator.model.layers.short_convolution import short_convolution_ops
+from service.estimator.model.layers.state_space import mamba2_ops, mamba_ops
 from service.estimator.model.ledger import (
     EVERYTHING,
     GROUP,
@@ -272,49 +270,40 @@ _ROW_PARALLEL: tuple[MatrixName, ...] = ("o_proj", "down_proj", "x_proj", "out_p
 """Row-parallel matrices: tensor ranks split their inputs. Of all others they split the outputs."""
 
 
-def adapter_ops(op: Op, weight: Weight, targets: tuple[MatrixName, ...], rank: int, setting: Setting) -> Ops:
-    """The adapters of the matrices of one weight, each as two products.
+def adapter_ops(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: Setting) -> Ops:
+    """The adapter of one matrix of a weight, as two products.
 
     An adapter has the input of its matrix, and its output is added to that of the matrix. Tensor ranks split the side
     that they split of the matrix, replicate the other side, and exchange the narrow side, r numbers for each token.
     """
     # Source: Hu et al. 2021, arXiv:2106.09685, section 4.1; tensor ranks: huggingface/peft tuners/lora/tp_layer.py
-    targeted = [matrix for matrix in weight.matrices if matrix in targets]
-    return tuple(half for matrix in targeted for half in _adapter_products(op, weight, matrix, rank, setting))
-
-
-def _adapter_products(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: Setting) -> Ops:
     columns, copies = weight.columns // len(weight.matrices), weight.copies
     tokens = op.flop // sum(2 * each.rows * each.columns for each in op.weights if each.matrices)
     column_bytes = setting.element_bytes * tokens
     narrow_side = Split.EXPERT_TOKENS if weight.split is Split.EXPERT else Split.WHOLE
-    (first_weights, first_work), (second_weights, second_work) = _splits(op, weight, matrix)
+    first, second = (weight.split, op.split), (Split.WHOLE, Split.WHOLE)  # of the weights and of the work
+    if weight.split in (Split.WHOLE, Split.EXPERT):
+        second = first
+    elif matrix not in _ROW_PARALLEL:
+        first, second = second, first
     half = partial(Op, kind="gemm", whole_bytes=column_bytes * rank, modules=op.modules, keeps_precision=True)
     return (
         half(
             name=f"{op.name}.{matrix}.lora_a",
-            split=first_work,
-            weights=(Weight(weight.rows, rank, first_weights, copies, "adapter"),),
+            split=first[1],
+            weights=(Weight(weight.rows, rank, first[0], copies, "adapter"),),
             flop=2 * tokens * weight.rows * rank,
             moved_bytes=column_bytes * weight.rows,
         ),
         half(
             name=f"{op.name}.{matrix}.lora_b",
-            split=second_work,
-            weights=(Weight(rank, columns, second_weights, copies, "adapter"),),
+            split=second[1],
+            weights=(Weight(rank, columns, second[0], copies, "adapter"),),
             flop=2 * tokens * rank * columns,
             saved=(Saved(column_bytes * rank, narrow_side, op.modules, "own_weights"),),
             moved_bytes=2 * column_bytes * columns,
         ),
     )
-
-
-def _splits(op: Op, weight: Weight, matrix: MatrixName) -> tuple[tuple[Split, Split], tuple[Split, Split]]:
-    """Splits of the weights and of the work, for the first and for the second product of an adapter."""
-    split, replicated = (weight.split, op.split), (Split.WHOLE, Split.WHOLE)
-    if weight.split in (Split.WHOLE, Split.EXPERT):
-        return split, split
-    return (split, replicated) if matrix in _ROW_PARALLEL else (replicated, split)
 
 
 _BEFORE = "before"
@@ -457,7 +446,9 @@ class _Traversal:
             half
             for weight in op.weights
             if self.method.name != "full" and weight.role in ("matrix", "head") and not weight.trained
-            for half in adapter_ops(op, weight, self.method.targets, self.method.rank or DEFAULT_RANK, self.setting)
+            for matrix in weight.matrices
+            if matrix in self.method.targets
+            for half in adapter_ops(op, weight, matrix, self.method.rank or DEFAULT_RANK, self.setting)
         )
         return _Step(op, reads, input_needed, shared if is_shared_head else own, adapters)
 

@@ -8,7 +8,6 @@ from service.estimator.model.ledger import (
     LAST_NORM,
     Gradient,
     Op,
-    OpKind,
     Ops,
     Saved,
     SavedFor,
@@ -372,20 +371,17 @@ def elementwise_op(
     )
 
 
-def scan_op(
-    name: str, *weights: Weight, flop: int, saved: int, moved: int, kind: OpKind = "attention", **tags: Any
-) -> Op:
+def scan_op(name: str, *weights: Weight, flop: int, saved: int, moved: int) -> Op:
     """A recurrence whose backward kernel runs its forward pass again; saves and moves so many bytes."""
     return Op(
         name=name,
-        kind=kind,
+        kind="attention",
         split=Split.TENSOR,
         weights=weights,
         flop=flop,
         kernel_rerun_flop=flop,
         saved=(Saved(saved, Split.TENSOR),),
         moved_bytes=moved,
-        **tags,
     )
 
 
