@@ -202,12 +202,17 @@ def _environment_value(name: str, measured: Measured) -> Any:
     return measured.environment.get(name)
 
 
+def _shape(measured: Measured) -> str:
+    """The shape as a text; a function with a name, because another process computes large tables."""
+    return shape_text(measured.shape)
+
+
 def _columns() -> Iterator[Column]:
     """Columns of the list: fields, the shape as one text, the ratio, and versions of the environment."""
     for column in columns_of(Measured):
         if column.name == "shape":
             schema = {"type": "string", "description": "Sizes, number format and kernel: name=value, by name."}
-            yield Column("shape", lambda measured: shape_text(measured.shape), schema)
+            yield Column("shape", _shape, schema)
         elif column.name == "environment":
             for one in columns_of(Environment):
                 if one.name in ENVIRONMENT_COLUMNS:
