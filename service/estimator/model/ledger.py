@@ -145,6 +145,7 @@ def trained_tokens(recipe: Recipe) -> float:
     Source:
         definition
 
+    >>> from service.estimator.question import DocumentLength
     >>> lengths = (DocumentLength(tokens=100, count=3), DocumentLength(tokens=300, count=1))
     >>> trained_tokens(Recipe(sequence_length=200, document_lengths=lengths, batching="padded"))
     120.0
