@@ -22,7 +22,6 @@ from time import monotonic
 from typing import Any, TypeVar
 from weakref import finalize
 
-from anyio import from_thread
 from fastapi import Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
@@ -81,17 +80,18 @@ LATE = Problem(
 class TooBusy(AccessDenied):
     """A rejected computation: 429 for too many of one caller, 503 where the service is full."""
 
+    def __init__(self, code: str, reason: str, seconds: int) -> None:
+        super().__init__(code, f"{reason}; ask again in {seconds} s", {"Retry-After": str(seconds)})
+
 
 def caller_excess(count: int, seconds: int) -> TooBusy:
     """The answer to a caller with too many computations."""
-    detail = f"{count} of your computations already run or wait; ask again in {seconds} s"
-    return TooBusy("too_many_computations", detail, {"Retry-After": str(seconds)})
+    return TooBusy("too_many_computations", f"{count} of your computations already run or wait", seconds)
 
 
 def queue_full(seconds: int) -> TooBusy:
     """The answer where the queue is full."""
-    detail = f"{MOST_WAITING} computations wait already; ask again in {seconds} s"
-    return TooBusy("computing_full", detail, {"Retry-After": str(seconds)})
+    return TooBusy("computing_full", f"{MOST_WAITING} computations wait already", seconds)
 
 
 def process_lost(seconds: int) -> AccessDenied:
@@ -245,8 +245,7 @@ class Compute:
         except TimeoutError:
             self._metrics.compute_refusals.labels("full").inc()
             retry_seconds = _whole_seconds(computation.expected_seconds)
-            detail = f"no process was free in time; ask again in {retry_seconds} s"
-            raise TooBusy("computing_full", detail, {"Retry-After": str(retry_seconds)}) from None
+            raise TooBusy("computing_full", "no process was free in time", retry_seconds) from None
         started, outcome = monotonic(), "failed"
         self._metrics.compute_wait_seconds.observe(started - queued)
         try:
@@ -271,7 +270,6 @@ class Compute:
             self._release_process()
 
     async def _wait_for_process(self, caller: str) -> None:
-        """Wait for a process, in the caller's queue."""
         if self._running < self.processes:
             self._running += 1
             return
@@ -416,11 +414,6 @@ async def computed_once(request: Request, function: Callable[[], bytes]) -> byte
     if function not in _computed_once:
         _computed_once[function] = await compute(request, function, key=function, deadline_seconds=ONCE_SECONDS)
     return _computed_once[function]
-
-
-def compute_from_thread(request: Request) -> Callable[..., Any]:
-    """`compute` for a route that runs on a thread."""
-    return lambda function, *arguments: from_thread.run(partial(compute, request, function, *arguments))
 
 
 async def _wait(changed: asyncio.Event, disconnected: "asyncio.Future[None]", until: Event | None) -> None:

@@ -122,7 +122,7 @@ class Metrics:
     """The metrics of one application."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
+        registry = self._registry = CollectorRegistry()
         self._in_flight = 0
         self._times: dict[tuple[str, str, int | None], Histogram] = {}
         self._requests = Histogram(
@@ -130,11 +130,9 @@ class Metrics:
             "Time until the whole answer was handed over, by the template of its route.",
             ("method", "route", "status"),
             buckets=BUCKETS,
-            registry=self._registry,
+            registry=registry,
         )
-        in_flight = Gauge(
-            "traincost_http_requests_in_flight", "Requests that are being answered.", registry=self._registry
-        )
+        in_flight = Gauge("traincost_http_requests_in_flight", "Requests that are being answered.", registry=registry)
         in_flight.set_function(lambda: self._in_flight)
         self.verdicts = self._counter("traincost_check_verdicts", "Checks of jobs.", verdict=VERDICTS)
         self.database_errors = self._counter(
@@ -151,16 +149,8 @@ class Metrics:
         self.rate_limit_fallbacks = Counter(
             "traincost_rate_limit_fallbacks",
             "Requests that this process counted alone because Redis did not answer.",
-            registry=self._registry,
+            registry=registry,
         )
-        self._add_compute()
-        built = Gauge("traincost_build_info", "What is running.", ("version", "formulas"), registry=self._registry)
-        built.labels(__version__, FORMULAS_VERSION).set(1)
-        ProcessCollector(registry=self._registry)
-
-    def _add_compute(self) -> None:
-        """Add the metrics of computations."""
-        registry = self._registry
         self._compute_waiting = Gauge(
             "traincost_compute_waiting", "Computations that wait for a process.", registry=registry
         )
@@ -187,6 +177,9 @@ class Metrics:
             "Requests that were answered by a computation which another request had begun.",
             registry=registry,
         )
+        built = Gauge("traincost_build_info", "What is running.", ("version", "formulas"), registry=registry)
+        built.labels(__version__, FORMULAS_VERSION).set(1)
+        ProcessCollector(registry=registry)
 
     def watch_compute(self, waiting: Callable[[], float], running: Callable[[], float]) -> None:
         """Set the functions that count waiting and running computations."""
@@ -239,18 +232,15 @@ class _Exposition(CollectorRegistry):
         yield _gauge("traincost_catalogue_info", "The catalogue that answers rest on.", ("revision",), revision)
         is_up = {(): float(self._figures is not None)}
         yield _gauge("traincost_database_up", "Whether the database answered with its figures just now.", (), is_up)
-        if self._figures is not None:
-            yield from _database_metrics(self._figures)
-
-
-def _database_metrics(figures: Figures) -> Iterator[Metric]:
-    """Metrics of the database; they are absent while it does not answer."""
-    yield _gauge("traincost_jobs", "Jobs that wait or run.", ("kind", "status"), figures.jobs)
-    lease = figures.oldest_lease_age_seconds
-    meaning = "Time since the worker of a running job was last heard of, of the one that is silent longest."
-    yield _gauge("traincost_job_oldest_lease_age_seconds", meaning, (), {} if lease is None else {(): lease})
-    ages = {(gpu,): age for gpu, age in figures.calibration_age_seconds.items()}
-    yield _gauge("traincost_calibration_age_seconds", "Age of the calibration that holds for a GPU.", ("gpu",), ages)
+        if self._figures is None:
+            return
+        yield _gauge("traincost_jobs", "Jobs that wait or run.", ("kind", "status"), self._figures.jobs)
+        lease = self._figures.oldest_lease_age_seconds
+        meaning = "Time since the worker of a running job was last heard of, of the one that is silent longest."
+        yield _gauge("traincost_job_oldest_lease_age_seconds", meaning, (), {} if lease is None else {(): lease})
+        ages = {(gpu,): age for gpu, age in self._figures.calibration_age_seconds.items()}
+        meaning = "Age of the calibration that holds for a GPU."
+        yield _gauge("traincost_calibration_age_seconds", meaning, ("gpu",), ages)
 
 
 def _gauge(name: str, meaning: str, labels: Sequence[str], values: Mapping[Any, float]) -> GaugeMetricFamily:

@@ -209,7 +209,9 @@ async def while_authorized(request: Request, events: AsyncGenerator[bytes, None]
                     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     if not upcoming.done() or expired.done():
-                        await _cancel(upcoming)
+                        upcoming.cancel()
+                        with suppress(asyncio.CancelledError, Exception):
+                            await upcoming
                 if expired.done():
                     yield b"event: problem\ndata: " + bytes(problem_of(request, expired.result()).body) + b"\n\n"
                     return
@@ -273,10 +275,3 @@ def _key_expiry_reason(key: ApiKey | None, before: ApiKey, scope: Scope) -> str 
 
 async def _next(events: AsyncIterator[bytes]) -> bytes | None:
     return await anext(events, None)
-
-
-async def _cancel(task: asyncio.Future[bytes | None]) -> None:
-    """Cancel a task, and wait for its end."""
-    task.cancel()
-    with suppress(asyncio.CancelledError, Exception):
-        await task

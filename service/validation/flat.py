@@ -118,33 +118,24 @@ def read_members(
 
 def _number(name: str, form: Form, text: str, mark: DecimalMark) -> int | float | None:
     other = "," if mark == "." else "."
+    if other in text and mark == ",":
+        message = f"{name} holds a point, but dec=, says that a comma stands before the decimals"
+        raise Refused(_problem(name, "decimal_point", message, "write the number with a comma, or leave dec out"))
     if other in text:
-        raise Refused(_wrong_mark(name, mark))
+        message = f"{name} holds a comma; read as a mark between thousands it would be another number, so it is refused"
+        fix = "write decimals with a point and lists with ; between the values"
+        fix += " (under /v1/cell, dec=, takes decimal commas)"
+        raise Refused(_problem(name, "decimal_comma", message, fix))
     plain = text.replace(",", ".")
     if len(plain) > LONGEST_NUMBER or not NUMBER.fullmatch(plain):
         return None
     plain = plain.replace(" ", "+")
     if form == "integer":
-        return _whole(plain)
+        whole = Decimal(plain)
+        is_whole = whole.adjusted() <= LARGEST_EXPONENT and whole == whole.to_integral_value()
+        return int(whole) if is_whole else None
     number = float(plain)
     return number if isfinite(number) else None
-
-
-def _whole(text: str) -> int | None:
-    """The integer that a decimal number equals; None for fractions and absurdly large numbers."""
-    number = Decimal(text)
-    if number.adjusted() > LARGEST_EXPONENT or number != number.to_integral_value():
-        return None
-    return int(number)
-
-
-def _wrong_mark(name: str, mark: DecimalMark) -> Problem:
-    if mark == ",":
-        message = f"{name} holds a point, but dec=, says that a comma stands before the decimals"
-        return _problem(name, "decimal_point", message, "write the number with a comma, or leave dec out")
-    message = f"{name} holds a comma; read as a mark between thousands it would be another number, so it is refused"
-    fix = "write decimals with a point and lists with ; between the values (under /v1/cell, dec=, takes decimal commas)"
-    return _problem(name, "decimal_comma", message, fix)
 
 
 def _problem(name: str, code: str, message: str, fix: str) -> Problem:
@@ -193,13 +184,11 @@ class FlatField:
     """One parameter of the flat form."""
 
     name: str
-    """Name of the parameter."""
     path: tuple[str, ...]
     """Where its value goes in the nested body."""
     spec: type | None = None
     """The dataclass that has the field; None for the name of a preset."""
     field: str = ""
-    """Name of the field there."""
     form: Form = "text"
     """How one value is spelled."""
     choices: tuple[str | int, ...] = ()
@@ -272,7 +261,17 @@ def body_of_flat(
     parameters: Sequence[tuple[str, str]], *, decimal_mark: DecimalMark = ".", beside: Collection[str] = ()
 ) -> dict[str, Any]:
     """The nested body of a flat question."""
-    texts, problems = _grouped(parameters, beside)
+    texts: dict[str, list[str]] = {}
+    unknown: list[str] = []
+    for name, text in parameters[:MOST_PARAMETERS]:
+        known = ALIASES.get(name, name)
+        if known in flat_fields():
+            texts.setdefault(known, []).append(text)
+        else:
+            unknown.append(name)
+    problems = [unknown_field("", name, {*flat_fields(), *ALIASES, *beside}) for name in unknown[:MOST_PROBLEMS]]
+    if len(parameters) > MOST_PARAMETERS:
+        problems.append(TOO_MANY)
     body: dict[str, Any] = {"recipe": {}}
     for name, given in texts.items():
         field = flat_fields()[name]
@@ -346,22 +345,6 @@ def _field(name: str, path: tuple[str, ...], hint: Any) -> FlatField:
     choices = get_args(value) if get_origin(value) is Literal else ()
     form = FORMS[type(choices[0]) if choices else value]
     return FlatField(name=name, path=path, form=form, choices=choices, is_list=is_list)
-
-
-def _grouped(
-    parameters: Sequence[tuple[str, str]], beside: Collection[str]
-) -> tuple[dict[str, list[str]], list[Problem]]:
-    """The texts of each known parameter, and the problems of unknown names."""
-    texts: dict[str, list[str]] = {}
-    unknown: list[str] = []
-    for name, text in parameters[:MOST_PARAMETERS]:
-        known = ALIASES.get(name, name)
-        if known in flat_fields():
-            texts.setdefault(known, []).append(text)
-        else:
-            unknown.append(name)
-    problems = [unknown_field("", name, {*flat_fields(), *ALIASES, *beside}) for name in unknown[:MOST_PROBLEMS]]
-    return texts, problems + ([TOO_MANY] if len(parameters) > MOST_PARAMETERS else [])
 
 
 def _value(field: FlatField, texts: Sequence[str], mark: DecimalMark) -> Any:

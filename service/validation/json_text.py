@@ -155,7 +155,11 @@ def _inside(path: str, value: object) -> list[tuple[str, object]]:
     if isinstance(value, list):
         return [(path, item) for item in value if _may_be_at_fault(item)]
     names: list[tuple[str, object]] = [(path, name) for name in value if not is_text(name)]
-    return names + [(_below(path, name), item) for name, item in value.items() if _may_be_at_fault(item)]
+    return names + [
+        (f"{path}.{name}".lstrip(".") if PLAIN_NAME.fullmatch(name) else path, item)
+        for name, item in value.items()
+        if _may_be_at_fault(item)
+    ]
 
 
 def _may_be_at_fault(item: object) -> bool:
@@ -164,11 +168,6 @@ def _may_be_at_fault(item: object) -> bool:
 
 
 _FAULTLESS = frozenset({int, float, bool, type(None)})
-
-
-def _below(path: str, name: str) -> str:
-    """The path of an item; a name that is no plain one does not extend it."""
-    return f"{path}.{name}".lstrip(".") if PLAIN_NAME.fullmatch(name) else path
 
 
 def apply_merge_patch(document: Any, patch: Any) -> Any:

@@ -73,12 +73,6 @@ def schema_at(root: Schema, steps: Sequence[int | str]) -> Schema:
     return {**_follow(root, schema), **schema}
 
 
-def names_at(root: Schema, steps: Sequence[int | str]) -> set[str]:
-    """The fields that an object inside a request may hold."""
-    schema = schema_at(root, steps)
-    return {name for option in schema.get("anyOf", (schema,)) for name in _follow(root, option).get("properties", ())}
-
-
 def expectation_of(schema: Schema) -> str:
     """What a schema allows, in words."""
     if "anyOf" in schema:
@@ -94,18 +88,14 @@ def expectation_of(schema: Schema) -> str:
         return f"a list of {schema.get('minItems', 0)} to {schema.get('maxItems', 'any number of')} values"
     if kind == "string":
         return f"text of {schema.get('minLength', 0)} to {schema.get('maxLength', 'any number of')} characters"
-    return words[kind] + _range(schema)
+    marks = (("minimum", "from"), ("exclusiveMinimum", "above"), ("maximum", "to"), ("exclusiveMaximum", "to below"))
+    bounds = "".join(f" {mark} {_plain(schema[key])}" for key, mark in marks if key in schema)
+    return words[kind] + bounds.replace("above 0 to below", "above 0 and below")
 
 
 def _follow(root: Schema, schema: Schema) -> Schema:
     reference: str = schema.get("$ref", "")
     return root["$defs"][reference.rpartition("/")[2]] if reference else schema
-
-
-def _range(schema: Schema) -> str:
-    words = (("minimum", "from"), ("exclusiveMinimum", "above"), ("maximum", "to"), ("exclusiveMaximum", "to below"))
-    bounds = "".join(f" {word} {_plain(schema[key])}" for key, word in words if key in schema)
-    return bounds.replace("above 0 to below", "above 0 and below")
 
 
 def _plain(bound: float) -> str:
@@ -137,22 +127,20 @@ def unknown_field(path: str, name: str, known: set[str], whole: str = "the quest
     """The problem of an unknown field; a field is never ignored."""
     names = sorted(known)
     fix = did_you_mean(nearest(name, names)) or f"leave it out; the fields are {', '.join(names)}"
-    place = path or whole
     return Problem(
         field=path,
         code="unknown_field",
-        message=f"{place} holds a field that does not exist there; it would change nothing, so it is refused",
+        message=f"{path or whole} holds a field that does not exist there; it would change nothing, so it is refused",
         fix=fix,
     )
 
 
 def not_an_object(path: str, names: Sequence[str]) -> Problem:
     """The problem of a value that is not a JSON object."""
-    place = path or "the question"
     return Problem(
         field=path,
         code="not_an_object",
-        message=f"{place} is not a JSON object",
+        message=f"{path or 'the question'} is not a JSON object",
         fix=f"give an object with the fields {', '.join(names)}",
     )
 
@@ -179,7 +167,10 @@ def _problem(root: Schema, detail: ErrorDetails, path: str) -> Problem:
     if detail["type"] == "unexpected_keyword_argument":
         *steps, name = detail["loc"]
         place = [step for step in steps if not _is_branch(step)]
-        return unknown_field(_join(path, place), str(name), names_at(root, place))
+        schema = schema_at(root, place)
+        options = [_follow(root, option) for option in schema.get("anyOf", (schema,))]
+        known = {field for option in options for field in option.get("properties", ())}
+        return unknown_field(_join(path, place), str(name), known)
     steps = [step for step in detail["loc"] if not _is_branch(step)]
     schema = schema_at(root, steps)
     expected, meaning = expectation_of(schema), schema.get("description", "").rstrip(".")

@@ -38,11 +38,8 @@ class Parsed(Generic[Spec]):
     """One object read from a request."""
 
     spec: Spec
-    """The object itself."""
     assumptions: tuple[str, ...] = ()
-    """Assumptions made while reading it."""
     warnings: tuple[str, ...] = ()
-    """Warnings for the caller."""
     sources: tuple[Source, ...] = ()
     """Catalogue rows that it uses."""
 
@@ -128,7 +125,11 @@ def read_spec(
     unknown = [name for name in value if name not in known]
     problems = [unknown_field(path, name, {*known, *beside}, whole) for name in unknown[:MOST_PROBLEMS]]
     try:
-        text = to_json({name: _strict_choice(kind, name, item) for name, item in value.items() if name in known})
+        given = {name: item for name, item in value.items() if name in known}
+        for name in _numbered_choices(hashable) & given.keys():
+            if isinstance(given[name], (bool, float)):
+                given[name] = str(given[name])  # pydantic takes true and 1.0 for 1
+        text = to_json(given)
         spec: Spec = adapter_of(hashable).validate_json(text, strict=True)
     except PydanticSerializationError:
         raise Refused(*problems, not_json(path)) from None
@@ -169,14 +170,8 @@ def schema_of(kind: type) -> Mapping[str, Any]:
     return schema
 
 
-def _strict_choice(kind: type, name: str, item: object) -> object:
-    """The value, but as text where a choice of whole numbers is given true or 1.0: pydantic takes them for 1."""
-    return str(item) if isinstance(item, (bool, float)) and name in _numbered_choices(kind) else item
-
-
 @cache
 def _numbered_choices(kind: type) -> frozenset[str]:
-    """Fields that take one of a few whole numbers."""
     return frozenset(name for name, hint in get_type_hints(kind).items() if _is_numbered_choice(hint))
 
 
