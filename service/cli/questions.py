@@ -116,7 +116,7 @@ def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
     """Compare clusters and prices for a job. Repeat their options: all combinations are compared."""
     from service.catalogue import shipped_catalogue
     from service.cli.reports import comparison_report
-    from service.features.compare.compare import compare, comparison_csv
+    from service.features.compare.compare import MetricTable, compare
     from service.features.compare.schemas import BESIDE, body_of_flat_comparison, flat_problem
 
     try:
@@ -126,7 +126,7 @@ def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
         problems = (rephrased(flat_problem(problem), COMMAND_LINE, BESIDE) for problem in refused.problems)
         raise Refused(*problems) from None
     print_answer(
-        result, comparison_report, as_json=as_json, as_csv=as_csv, csv=comparison_csv, json_form=attrgetter("answer")
+        result, comparison_report, as_json=as_json, as_csv=as_csv, csv=MetricTable.csv, json_form=attrgetter("answer")
     )
 
 
@@ -186,11 +186,14 @@ def sensitivity(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -
     """Vary the fields of a question. The table of POST /v1/sensitivity."""
     from service.catalogue import shipped_catalogue
     from service.cli.reports import table_report
-    from service.features.sensitivity.vary import table_csv, vary
+    from service.features.compare.compare import MetricTable
+    from service.features.sensitivity.vary import vary
     from service.validation.json_text import body_in
 
     varied = vary(body_in(file), shipped_catalogue())
-    print_answer(varied, table_report, as_json=as_json, as_csv=as_csv, csv=table_csv, json_form=attrgetter("answer"))
+    print_answer(
+        varied, table_report, as_json=as_json, as_csv=as_csv, csv=MetricTable.csv, json_form=attrgetter("answer")
+    )
 
 
 @app.command()

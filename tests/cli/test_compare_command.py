@@ -6,7 +6,7 @@ import pytest
 
 from service.catalogue import shipped_catalogue
 from service.cli.reports import comparison_report
-from service.features.compare.compare import compare, comparison_csv
+from service.features.compare.compare import compare
 from service.validation.serialization import to_bytes
 from tests.commands import Command, Ran
 
@@ -31,7 +31,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 def test_it_gives_what_the_api_gives(run: Command) -> None:
     found = compare(BODY, shipped_catalogue())
     assert run(*ASKED) == Ran(0, f"{comparison_report(found)}\n", "")
-    assert run(*ASKED, "--csv").out.splitlines() == comparison_csv(found).splitlines()
+    assert run(*ASKED, "--csv").out.splitlines() == found.csv().splitlines()
     assert run(*ASKED, "--json").out.encode() == to_bytes(found.answer) + b"\n"
 
 

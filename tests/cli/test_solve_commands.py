@@ -13,7 +13,7 @@ from service.catalogue import shipped_catalogue
 from service.cli.console import PATIENCE_SECONDS, Progress
 from service.cli.reports import describe_counts, plans_csv, plans_report, solution_report, table_report
 from service.features.plans.search_plans import search
-from service.features.sensitivity.vary import table_csv, vary
+from service.features.sensitivity.vary import vary
 from service.features.solve.solve import solve
 from service.validation.serialization import to_bytes
 from tests.commands import Command, Ran
@@ -75,7 +75,7 @@ def test_sensitivity_gives_what_the_api_gives(
     run, file = Command("sensitivity", capsys, monkeypatch), written(tmp_path, json.dumps(VARIED))
     found = vary(VARIED, shipped_catalogue())
     assert run(file) == Ran(0, f"{table_report(found)}\n", "")
-    assert run(file, "--csv").out.splitlines() == table_csv(found).splitlines()
+    assert run(file, "--csv").out.splitlines() == found.csv().splitlines()
     assert run(file, "--json").out.encode() == to_bytes(found.answer) + b"\n"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
 
@@ -10,7 +10,7 @@ from service.estimator.question import Documented
 from service.store import Engine
 from service.store.engine import utc_text
 from service.store.keys import TEAM
-from service.store.requests import AuditedCall, AuditOutcome, AuditPart, StoredEntry, auditing, read_audit
+from service.store.requests import AuditedCall, AuditOutcome, AuditPart, auditing, read_audit
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, ListQuery
 
@@ -88,20 +88,14 @@ def _entries(engine: Engine, query: ListQuery, part: AuditPart) -> Iterator[Audi
     }
     part = replace(part, among=among)
     while entries := read_audit(engine, part):
-        yield from map(_record, entries)
+        for entry in entries:
+            yield AuditRecord(
+                **asdict(entry.call),
+                number=entry.number,
+                at=utc_text(entry.at),
+                object=entry.object,
+                outcome=entry.outcome,
+            )
         if len(entries) < part.most:
             return
         part = replace(part, behind=entries[-1].number)
-
-
-def _record(entry: StoredEntry) -> AuditRecord:
-    return AuditRecord(
-        number=entry.number,
-        at=utc_text(entry.at),
-        caller=entry.call.caller,
-        owner=entry.call.owner,
-        operation=entry.call.operation,
-        object=entry.object,
-        outcome=entry.outcome,
-        request_id=entry.call.request_id,
-    )

@@ -6,7 +6,7 @@ that does not fit.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from service.answers.estimates import Answer
 from service.answers.rows import MOST_ROWS, ComparedRow, ComparisonAnswer, RowProblem
@@ -64,13 +64,29 @@ SORTED_BY = ("cost_usd", "gpu_hours", "step_seconds")
 """Default numbers to sort by; the first with any value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """The same job on many clusters, at many prices."""
+Rows = TypeVar("Rows")
 
-    answer: ComparisonAnswer
-    """Sorted rows: jobs that fit, then those that do not, then refused ones; ties in request order."""
+
+@dataclass(frozen=True, slots=True)
+class MetricTable(Generic[Rows]):
+    """An answer whose rows hold metrics, and the same as a table."""
+
+    answer: Rows
     metrics: Mapping[str, Metric]
+    columns: Sequence[str]
+    cells: Sequence[Sequence[Any]]
+
+    def to_bytes(self, form: TableForm) -> bytes:
+        """Serialize the table."""
+        return table_bytes(form, self.answer, self.columns, self.cells)
+
+    def csv(self) -> str:
+        """The table as CSV without cells that a spreadsheet runs as formulas."""
+        return csv_text(self.columns, self.cells)
+
+
+Comparison = MetricTable[ComparisonAnswer]
+"""Sorted rows: jobs that fit, then those that do not, then refused ones; ties in request order."""
 
 
 def compare(body: Mapping[str, Any], catalogue: Catalogue) -> Comparison:
@@ -80,8 +96,7 @@ def compare(body: Mapping[str, Any], catalogue: Catalogue) -> Comparison:
 
 def comparison_bytes(body: Mapping[str, Any], catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
     """Compare and serialize the table."""
-    compared = yield from compare_steps(body, catalogue)
-    return table_bytes(form, compared.answer, *_table(compared))
+    return (yield from compare_steps(body, catalogue)).to_bytes(form)
 
 
 def flat_comparison_bytes(parameters: Parameters, catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
@@ -90,24 +105,6 @@ def flat_comparison_bytes(parameters: Parameters, catalogue: Catalogue, form: Ta
         return (yield from comparison_bytes(body_of_flat_comparison(parameters), catalogue, form))
     except Refused as refused:
         raise Refused(*map(flat_problem, refused.problems)) from None
-
-
-def comparison_csv(compared: Comparison) -> str:
-    """A comparison as CSV without cells that a spreadsheet runs as formulas."""
-    return csv_text(*_table(compared))
-
-
-def _table(compared: Comparison) -> tuple[list[str], list[list[Any]]]:
-    """Names of the columns, and the cells of each row."""
-    rows = [
-        [
-            *(getattr(row, name) for name in FIRST),
-            *number_cells(compared.metrics, row.numbers),
-            *(getattr(row, name) for name in IN_TABLES),
-        ]
-        for row in compared.answer.rows
-    ]
-    return [*FIRST, *number_columns(compared.metrics), *IN_TABLES], rows
 
 
 def compare_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Comparison]:
@@ -142,7 +139,15 @@ def compare_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Compar
         descending=request.descending,
         versions=versions_of(catalogue, calibrations),
     )
-    return Comparison(compared, metrics)
+    cells = [
+        [
+            *(getattr(row, name) for name in FIRST),
+            *number_cells(metrics, row.numbers),
+            *(getattr(row, name) for name in IN_TABLES),
+        ]
+        for row in compared.rows
+    ]
+    return MetricTable(compared, metrics, [*FIRST, *number_columns(metrics), *IN_TABLES], cells)
 
 
 def _priced(variant: Variant, catalogue: Catalogue) -> list[tuple[str, Any]]:

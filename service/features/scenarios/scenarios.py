@@ -41,7 +41,7 @@ from service.store.scenarios import SavedQuestion, Scenario
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import IsCurrent, Listed, Record, as_record, listed_in_parts
 from service.validation.json_text import apply_merge_patch
-from service.validation.problems import Collector, not_an_object, unknown_field
+from service.validation.problems import Collector, not_an_object, refused_at, unknown_field
 from service.validation.questions import read_question
 from service.validation.reading import read_spec
 from service.validation.serialization import to_bytes
@@ -92,8 +92,7 @@ def _answer(question: object, catalogue: Catalogue) -> Answer:
     try:
         return answer(read_question(question, catalogue), catalogue)
     except Refused as refused:
-        inside = [replace(one, field=f"{QUESTION}.{one.field}".rstrip(".")) for one in refused.problems]
-        raise Refused(*inside) from None
+        raise refused_at(QUESTION, refused) from None
 
 
 Done = TypeVar("Done")
@@ -175,11 +174,8 @@ def replace_scenario(
     engine: Engine, view: Callable[[str], Catalogue], change: ScenarioChange, body: Mapping[str, Any]
 ) -> SavedQuestion:
     """Replace a scenario by a new revision, with a new answer."""
-
-    def rewrite(saved: SavedQuestion) -> SavedQuestion:
-        return _rewritten(engine, saved, read_request(body, view(saved.scenario.owner)))
-
-    return _apply(engine, change, rewrite)
+    read = partial(read_request, body)
+    return _apply(engine, change, lambda saved: _rewritten(engine, saved, read(view(saved.scenario.owner))))
 
 
 def patch_scenario(

@@ -11,7 +11,7 @@ from typing import Any, Final
 from service.answers.rows import SensitivityAnswer, VariedRow
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
-from service.features.compare.compare import ANSWERED, REFUSED, reason_of, row_problems
+from service.features.compare.compare import ANSWERED, REFUSED, MetricTable, reason_of, row_problems
 from service.features.estimates.answers import answer, versions_of
 from service.features.estimates.metrics import (
     Metric,
@@ -24,7 +24,7 @@ from service.features.estimates.metrics import (
 from service.features.sensitivity.schemas import VARY, changes_of, read_sensitivity
 from service.features.solve.schemas import in_question
 from service.planner.steps import Steps, outcome
-from service.tabular.lists import TableForm, csv_text, table_bytes
+from service.tabular.lists import TableForm
 from service.validation.fields import value_at, variable_fields, with_value
 from service.validation.questions import read_question
 from service.validation.serialization import to_wire
@@ -36,13 +36,8 @@ LAST: Final = ("ratios", "reason", "errors", "warnings", "id")
 """Fields of a row after its numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Variations:
-    """A question and its variations."""
-
-    answer: SensitivityAnswer
-    """The unchanged question, then one row a value, in request order."""
-    metrics: Mapping[str, Metric]
+Variations = MetricTable[SensitivityAnswer]
+"""The unchanged question, then one row a value, in request order."""
 
 
 def vary(body: Mapping[str, Any], catalogue: Catalogue) -> Variations:
@@ -52,24 +47,16 @@ def vary(body: Mapping[str, Any], catalogue: Catalogue) -> Variations:
 
 def sensitivity_bytes(body: Mapping[str, Any], catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
     """Vary fields and serialize the table."""
-    varied = yield from vary_steps(body, catalogue)
-    return table_bytes(form, varied.answer, *_table(varied))
+    return (yield from vary_steps(body, catalogue)).to_bytes(form)
 
 
-def table_csv(varied: Variations) -> str:
-    """A table as CSV without cells that a spreadsheet runs as formulas."""
-    return csv_text(*_table(varied))
-
-
-def _table(varied: Variations) -> tuple[list[str], list[list[Any]]]:
-    """Names of the columns, and the cells of each row."""
-    fields, metrics = varied.answer.fields, varied.metrics
+def _table(found: SensitivityAnswer, metrics: Mapping[str, Metric]) -> Variations:
     ratios = [f"{name}.ratio" for name in metrics]
     numbers = number_columns(metrics)
-    names = [*fields, "varied", "status", "verdict", *numbers, *ratios, "reason", "warnings", "id"]
-    rows = [
+    names = [*found.fields, "varied", "status", "verdict", *numbers, *ratios, "reason", "warnings", "id"]
+    cells = [
         [
-            *(plain_cell(row.values[name]) for name in fields),
+            *(plain_cell(row.values[name]) for name in found.fields),
             ";".join(row.varied) or None,
             row.status,
             row.verdict,
@@ -79,9 +66,9 @@ def _table(varied: Variations) -> tuple[list[str], list[list[Any]]]:
             row.warnings,
             row.id,
         ]
-        for row in varied.answer.rows
+        for row in found.rows
     ]
-    return names, rows
+    return MetricTable(found, metrics, names, cells)
 
 
 def plain_cell(value: Any) -> Any:
@@ -113,7 +100,7 @@ def vary_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Variation
         calibrations.append(calibration)
         yield None
     versions = versions_of(catalogue, calibrations)
-    return Variations(SensitivityAnswer(fields=tuple(values), rows=tuple(rows), versions=versions), metrics)
+    return _table(SensitivityAnswer(fields=tuple(values), rows=tuple(rows), versions=versions), metrics)
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,17 @@ def solve_size(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
     server = _server(request, parsed, catalogue)
     cap = _inference_cap(request, None if server is None else server.spec)
     if parsed is None:
-        total_flop, solution = float(limits.total_flop or 0), _without_question(request, catalogue)
+        total_flop = float(limits.total_flop or 0)
+        solution = Solution(
+            unknown=request.unknown,
+            value=None,
+            next=None,
+            changes={},
+            evidence=Evidence(value=None, next=None, tried=0),
+            assumptions=(SIX_FLOP,),
+            warnings=(),
+            versions=versions_of(catalogue, ()),
+        )
     else:
         run = replace(limits, inference_per_token_flop=None, inference_usd_per_million_tokens=None)
         threshold = yield from solve_steps(parsed.question, "recipe.training_tokens", run)
@@ -307,20 +317,6 @@ def _affordable_flop(
         SIX_FLOP,
     )
     return float(flop), replace(solution, next=None, changes={}, assumptions=(*solution.assumptions, *notes))
-
-
-def _without_question(request: SolveRequest, catalogue: Catalogue) -> Solution:
-    """A solution without a question."""
-    return Solution(
-        unknown=request.unknown,
-        value=None,
-        next=None,
-        changes={},
-        evidence=Evidence(value=None, next=None, tried=0),
-        assumptions=(SIX_FLOP,),
-        warnings=(),
-        versions=versions_of(catalogue, ()),
-    )
 
 
 def _refuse_two_budgets(request: SolveRequest) -> None:

@@ -12,7 +12,7 @@ from service.cli.reports import table_report
 from service.errors import Refused
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import COLUMNS
-from service.features.sensitivity.vary import table_csv, vary
+from service.features.sensitivity.vary import vary
 from service.validation.fields import variable_fields, with_value
 from service.validation.flat import flat_fields
 from service.validation.questions import read_question
@@ -144,7 +144,7 @@ def test_what_is_wrong_is_refused_where_it_stands(
 def test_a_table_holds_what_the_rows_hold(catalogue: Catalogue) -> None:
     found = vary({"question": QUESTION, "vary": VALUES}, catalogue)
     rows = to_wire(found.answer)["rows"]
-    lines = list(csv.DictReader(io.StringIO(table_csv(found), newline="")))
+    lines = list(csv.DictReader(io.StringIO(found.csv(), newline="")))
     assert len(lines) == len(rows)
     for row, line in zip(rows, lines, strict=True):
         assert line["recipe.micro_batch"] == str(row["values"]["recipe.micro_batch"])
