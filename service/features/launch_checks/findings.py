@@ -461,10 +461,8 @@ def _records_of(result: Any) -> tuple[ProbeRecord, ...]:
             () if result is None else adapter_of(_RECORDS).validate_python(result["records"])
         )
     except (KeyError, TypeError, ValidationError):
-        message, fix = (
-            "these are not the records of a launch check",
-            "run the worker of the release that the service runs",
-        )
+        message = "these are not the records of a launch check"
+        fix = "run the worker of the release that the service runs"
         raise Refused(Problem(field="result.records", code="not_records", message=message, fix=fix)) from None
     return records
 

@@ -219,7 +219,16 @@ def solve_size(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
 def _with_size(bare: Solution, total_flop: float, cap: float | None, server: Server | None) -> Solution:
     """Put the size into a solution; if inference caps it, the uncapped size is the next one."""
     size, free = (_priced(optimal_size(total_flop, most), server) for most in (cap, None))
-    beyond = NextValue(value=free.parameters, why_not=_too_dear(size, free)) if size.is_capped else None
+    beyond = None
+    if size.is_capped:
+        message = (
+            f"{free.parameters:.4g} parameters take {free.inference_per_token_flop:.4g} FLOP a token in use, and "
+            f"{size.inference_per_token_flop:.4g} are allowed"
+        )
+        dear, allowed = free.inference_usd_per_million_tokens, size.inference_usd_per_million_tokens
+        if dear is not None and allowed is not None:
+            message += f"; a million tokens cost {readable(dear)} dollars in place of {readable(allowed)}"
+        beyond = NextValue(value=free.parameters, why_not=WhyNot(code="inference_limit_exceeded", message=message))
     fit_warnings = tuple(f"{fit.fit}: {fit.caution}" for fit in size.fits if fit.caution)
     return replace(bare, value=size, next=beyond, warnings=(*bare.warnings, *fit_warnings))
 
@@ -229,17 +238,6 @@ def _priced(size: OptimalSize, server: Server | None) -> OptimalSize:
         return size
     usd = inference_usd_per_million_tokens(size.inference_per_token_flop, server)
     return replace(size, inference_usd_per_million_tokens=usd)
-
-
-def _too_dear(size: OptimalSize, free: OptimalSize) -> WhyNot:
-    message = (
-        f"{free.parameters:.4g} parameters take {free.inference_per_token_flop:.4g} FLOP a token in use, and "
-        f"{size.inference_per_token_flop:.4g} are allowed"
-    )
-    if size.inference_usd_per_million_tokens is not None and free.inference_usd_per_million_tokens is not None:
-        dear, allowed = free.inference_usd_per_million_tokens, size.inference_usd_per_million_tokens
-        message += f"; a million tokens cost {readable(dear)} dollars in place of {readable(allowed)}"
-    return WhyNot(code="inference_limit_exceeded", message=message)
 
 
 def _server(request: SolveRequest, parsed: ParsedQuestion | None, catalogue: Catalogue) -> Parsed[Server] | None:
