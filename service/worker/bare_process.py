@@ -8,7 +8,6 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 RESIDENT = Path("/proc/self/statm")
 
@@ -24,28 +23,17 @@ def main(words: Sequence[str]) -> None:
 
     if device != "cpu":
         torch.cuda.set_device(device)
-    for step in (_open, _compute, _multiply):
-        step(torch, device)
+    for step in ("open", "compute", "multiply"):
+        if step == "compute":  # the first kernel
+            torch.ones((1, 1)).to(device).add_(1)
+        elif step == "multiply":  # the first matrix product, for which a library is loaded
+            square = torch.ones((SIDE, SIDE), device=device)
+            square.mm(square)
+        elif device != "cpu":  # a context without a kernel: asking for free memory opens one
+            torch.cuda.mem_get_info(device)
         if device != "cpu":
             torch.cuda.synchronize(device)
-        _report(step.__name__.lstrip("_"), 0 if device == "cpu" else torch.cuda.memory_reserved(device))
-
-
-def _open(torch: Any, device: str) -> None:
-    """A context without a kernel: asking for free memory opens one."""
-    if device != "cpu":
-        torch.cuda.mem_get_info(device)
-
-
-def _compute(torch: Any, device: str) -> None:
-    """The first kernel."""
-    torch.ones((1, 1)).to(device).add_(1)
-
-
-def _multiply(torch: Any, device: str) -> None:
-    """The first matrix product, for which a library is loaded."""
-    square = torch.ones((SIDE, SIDE), device=device)
-    square.mm(square)
+        _report(step, 0 if device == "cpu" else torch.cuda.memory_reserved(device))
 
 
 def _report(step: str, allocator_bytes: int) -> None:

@@ -475,29 +475,21 @@ RELEASE_SECONDS = 5.0
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerOptions:
-    """Options of a worker."""
-
-    once: bool = False
-    """End after one job."""
-    most_idle_seconds: float | None = None
-    """Longest time without a job before it ends; None for ever."""
-
-
 class ClaimLoop:
-    """Runs one job after another."""
+    """Runs one job after another: `once` ends after one, `most_idle_seconds` after that time without a job."""
 
     def __init__(
         self,
         client: ServiceClient,
         runner: Runner,
         work: Mapping[str, Work],
-        options: WorkerOptions,
         stopping: asyncio.Event,
+        *,
+        once: bool = False,
+        most_idle_seconds: float | None = None,
     ) -> None:
-        self._client, self._runner, self._work, self._options = client, runner, work, options
-        self.stopping = stopping
+        self._client, self._runner, self._work, self.stopping = client, runner, work, stopping
+        self._once, self._most_idle_seconds = once, most_idle_seconds
 
     async def run(self, capabilities: Mapping[str, Any]) -> None:
         """Claim and run jobs until there is a reason to end."""
@@ -506,13 +498,13 @@ class ClaimLoop:
             if job is None:
                 return
             await self._do(job)
-            if self._options.once:
+            if self._once:
                 return
 
     async def _next(self, capabilities: Mapping[str, Any]) -> ClaimedJob | None:
         """The next job; None after the longest idle time, or where this worker has to stop."""
         idle_since, wait_seconds = time.monotonic(), 0.0
-        most = self._options.most_idle_seconds
+        most = self._most_idle_seconds
         while not self.stopping.is_set():
             left_seconds = MOST_WAIT_SECONDS if most is None else most - (time.monotonic() - idle_since)
             if left_seconds <= 0:
@@ -694,7 +686,6 @@ def _log_format() -> LogFormat:
 async def _work(options: argparse.Namespace) -> None:
     runner = await asyncio.to_thread(_runner, options)
     client = ServiceClient(options.url, options.token or None, options.name)
-    limits = WorkerOptions(once=options.once, most_idle_seconds=options.max_idle)
     stopping = asyncio.Event()
     _stop_on_signal(stopping, with_parent=options.with_parent)
     try:
@@ -702,7 +693,10 @@ async def _work(options: argparse.Namespace) -> None:
         reported = await asyncio.to_thread(runner.capabilities)
         capabilities = {**reported, "labels": {**reported.get("labels", {}), **dict(options.label)}}
         work = work_of(capabilities)
-        slots = [ClaimLoop(client, runner, work, limits, stopping) for _ in range(options.slots or runner.slots())]
+        slots = [
+            ClaimLoop(client, runner, work, stopping, once=options.once, most_idle_seconds=options.max_idle)
+            for _ in range(options.slots or runner.slots())
+        ]
         devices = ", ".join(f"{one['count']} x {one['name']}" for one in reported["devices"])
         summary = devices or f"no GPU, {reported['cpu_threads']} processor threads"
         log.info("worker %s asks %s for jobs; %s", options.name, options.url, summary)

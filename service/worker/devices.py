@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import platform
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -81,16 +80,16 @@ class DriverGpu:
 
 def ask(*words: str) -> str | None:
     """Output of the driver's program."""
-    program = shutil.which(PROGRAM)
-    if program is None:
-        return None
     try:
-        done = subprocess.run(  # noqa: S603 - words are ours, and the program is in PATH
-            [program, *words], capture_output=True, text=True, check=False, timeout=DRIVER_SECONDS
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return _output_of((PROGRAM, *words), DRIVER_SECONDS)
+    except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout if done.returncode == 0 else None
+
+
+def _output_of(command: Sequence[str], most_seconds: float) -> str:
+    return subprocess.run(  # noqa: S603 - words are ours, and the program is in PATH
+        command, capture_output=True, text=True, check=True, timeout=most_seconds, stdin=subprocess.DEVNULL
+    ).stdout
 
 
 def driver_gpus() -> tuple[DriverGpu, ...]:
@@ -167,16 +166,14 @@ def reasons_of(mask: int) -> tuple[str, ...]:
 @contextmanager
 def sampling(gpu: DriverGpu | None, file: Path) -> Iterator[None]:
     """Sample a GPU's clock and throttle reasons into a file while something runs on it; nothing without a driver."""
-    program, field = shutil.which(PROGRAM), None
-    if program is not None and gpu is not None:
-        field = next((name for name in _ACTIVE if ask(f"--query-gpu={name}", "--format=csv,noheader")), None)
-    if program is None or gpu is None or field is None:
+    field = gpu and next((name for name in _ACTIVE if ask(f"--query-gpu={name}", "--format=csv,noheader")), None)
+    if gpu is None or field is None:
         yield
         return
     words = [f"--id={gpu.uuid}", f"--query-gpu=clocks.sm,{field}", "--format=csv,noheader,nounits"]
     with file.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - words are ours, and the program is in PATH
-            [program, *words, f"--loop-ms={SAMPLE_MILLISECONDS}"], stdout=output, stderr=subprocess.DEVNULL
+            [PROGRAM, *words, f"--loop-ms={SAMPLE_MILLISECONDS}"], stdout=output, stderr=subprocess.DEVNULL
         )
     try:
         yield
@@ -217,10 +214,14 @@ def gpus_here() -> list[tuple[str, float]]:
     """Each GPU of this host that a measurement could use, by name and memory in torch's order."""
     if not any(Path(driver).exists() for driver in DRIVERS):
         return []
-    if importlib.util.find_spec("torch") is not None:
-        output = _output((sys.executable, "-c", TORCH_QUERY))
-        return [(name, memory) for name, memory in json.loads(output or "[]")]
-    return listed_gpus(_output(DRIVER_QUERY))
+    has_torch = importlib.util.find_spec("torch") is not None
+    command = (sys.executable, "-c", TORCH_QUERY) if has_torch else DRIVER_QUERY
+    try:
+        output = _output_of(command, TORCH_SECONDS)
+    except (OSError, subprocess.SubprocessError) as error:
+        log.warning("this host's GPUs are not listed by %s: %s", command[0], error)
+        return []
+    return [(name, memory) for name, memory in json.loads(output or "[]")] if has_torch else listed_gpus(output)
 
 
 def visible_alone(name: str | None, names: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
@@ -266,18 +267,6 @@ def listed_gpus(table: str) -> list[tuple[str, float]]:
     """
     rows = (line.rpartition(",") for line in table.splitlines())
     return [(name.strip(), float(size) * MEBIBYTE) for name, _, size in rows if size.strip().isdigit()]
-
-
-def _output(command: Sequence[str]) -> str:
-    """Output of a program; empty where it fails."""
-    try:
-        done = subprocess.run(  # noqa: S603 - fixed commands
-            command, capture_output=True, text=True, check=True, timeout=TORCH_SECONDS, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        log.warning("this host's GPUs are not listed by %s: %s", command[0], error)
-        return ""
-    return done.stdout
 
 
 CHECKOUT = Path(service.__file__).parents[1]

@@ -19,7 +19,6 @@ from service.worker.command import (
     JobResult,
     ServiceClient,
     Work,
-    WorkerOptions,
 )
 from service.worker.runners import Task
 
@@ -100,14 +99,17 @@ async def done(_desk: JobContext) -> JobResult:
 def go_on(
     service: FakeService,
     work: Work,
-    habits: WorkerOptions | None = None,
     meanwhile: Callable[[ClaimLoop], Any] | None = None,
+    *,
+    once: bool = True,
+    most_idle_seconds: float | None = None,
 ) -> None:
     """A worker that does one job, or what its habits say, unless it is told to stop before."""
 
     async def run() -> None:
         client = ServiceClient("http://t", "k", "w1", httpx.MockTransport(service))
-        claiming = ClaimLoop(client, NoRunner(), {KIND: work}, habits or WorkerOptions(once=True), asyncio.Event())
+        options: dict[str, Any] = {"once": once, "most_idle_seconds": most_idle_seconds}
+        claiming = ClaimLoop(client, NoRunner(), {KIND: work}, asyncio.Event(), **options)
         told = asyncio.create_task(meanwhile(claiming)) if meanwhile else None
         await asyncio.wait_for(claiming.run({"measures": True}), 20)
         if told:
@@ -197,7 +199,7 @@ def test_a_worker_that_has_to_go_gives_its_job_back() -> None:
         await until(lambda: not service.jobs)
         loop.stopping.set()
 
-    go_on(service, never, WorkerOptions(), soon)
+    go_on(service, never, soon, once=False)
     assert [told["outcome"] for told in service.taken] == ["released"]
 
 
@@ -205,7 +207,7 @@ def test_a_worker_that_has_to_go_waits_for_no_job() -> None:
     async def soon(loop: ClaimLoop) -> None:
         loop.stopping.set()
 
-    go_on(FakeService(refusals=[httpx.ConnectError("x")] * 1000), done, WorkerOptions(), soon)
+    go_on(FakeService(refusals=[httpx.ConnectError("x")] * 1000), done, soon, once=False)
 
 
 def test_work_that_breaks_is_told_and_the_next_job_done() -> None:
@@ -217,7 +219,7 @@ def test_work_that_breaks_is_told_and_the_next_job_done() -> None:
             raise KeyError(broken.pop())
         return JobResult(outcome="succeeded")
 
-    go_on(service, fragile, WorkerOptions(most_idle_seconds=0.3))
+    go_on(service, fragile, once=False, most_idle_seconds=0.3)
     first, second = service.taken
     assert (first["outcome"], first["error"]) == ("failed", {"code": "worker_failed", "message": "KeyError: 'job_a'"})
     assert second["outcome"] == "succeeded"
@@ -250,7 +252,7 @@ def test_a_service_that_fails_at_a_result_every_time_is_not_asked_for_ever() -> 
 
 def test_a_job_whose_end_is_refused_in_every_form_is_left() -> None:
     service = FakeService(jobs=[job(lease_seconds=60.0), job("job_b", lease_seconds=60.0)], refusals=[None, 422, 422])
-    go_on(service, done, WorkerOptions(most_idle_seconds=0.3))
+    go_on(service, done, once=False, most_idle_seconds=0.3)
     assert [told["outcome"] for told in service.taken] == ["succeeded"]
 
 

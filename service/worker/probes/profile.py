@@ -9,8 +9,10 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from math import inf
 from pathlib import Path
+from tomllib import loads
 from typing import Any, Literal, get_args
 
 from service.worker.probing import ProbeContext, ProbeResult
@@ -92,23 +94,8 @@ DATA = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 """Name of the wait of a data loader for the next batch; newer traces have it as an annotation. Source:
 torch.utils.data.dataloader."""
 
-_CATEGORIES: Mapping[str, Role] = {
-    "kernel": "kernel",
-    "memcpy": "memcpy",
-    "gpu_memcpy": "memcpy",
-    "memset": "memset",
-    "gpu_memset": "memset",
-    "runtime": "runtime",
-    "cuda_runtime": "runtime",
-    "cuda_driver": "runtime",
-    "hip_runtime": "runtime",
-    "cpu_op": "cpu_op",
-    "operator": "cpu_op",
-    "python": "cpu_op",
-    "user_annotation": "annotation",
-}
-"""Roles of the categories of a trace. Source: torch-tb-profiler 0.4.3 profiler/trace.py; newer names of the runtime:
-pytorch/kineto libkineto/src/ActivityType.cpp."""
+_NAMES = loads(files("service.worker.probes").joinpath("profile.toml").read_text(encoding="utf-8"))
+_CATEGORIES: Mapping[str, Role] = _NAMES["categories"]
 
 _DEVICE_CATEGORIES = ("kernel", "memcpy", "gpu_memcpy", "memset", "gpu_memset")
 
@@ -191,23 +178,7 @@ def _role(one: Mapping[str, Any], collective: set[Any]) -> Role | None:
 OPTIMIZER = "Optimizer.step#"
 """Prefix of the profiler's names of an optimizer's step. Source: torch.optim.Optimizer.profile_hook_step."""
 
-_PATTERNS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
-    (kind, re.compile(pattern, re.IGNORECASE))
-    for kind, pattern in (
-        ("waiting_for_data", r"^enumerate\(Data"),
-        ("communication", r"nccl|rccl|gloo:|c10d::"),
-        ("optimizer", r"adam|multi_tensor|foreach|lion|momentum"),
-        ("attention", r"flash|fmha|attention|sdpa|mem_eff"),
-        ("gemm", r"gemm|gemv|cutlass|cublas|nvjet|xmma|wgmma|splitk|::(add)?mm$|::(b|badd)b?mm$|::(mkldnn_)?linear$"),
-        ("norm", r"layer_?norm|rms_?norm|batch_norm"),
-        ("softmax_and_loss", r"softmax|nll|cross_entropy"),
-        ("embedding", r"embedding|index_select|gather"),
-        ("copies", r"memcpy|memset|::copy_$|::_to_copy$|::contiguous$|::cat$|catarray|direct_copy|::clone$"),
-        ("reduction", r"reduce|::sum$|::mean$|norm"),
-        ("elementwise", r"elementwise|vectorized|::"),
-    )
-)
-"""Names of kernels and of torch's operations. Source: those of torch 2.13, cuBLAS, cuDNN, NCCL and FlashAttention."""
+_PATTERNS = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _NAMES["patterns"].items()}
 
 
 def kind_of(name: str) -> str:
@@ -218,7 +189,7 @@ def kind_of(name: str) -> str:
     >>> kind_of("ncclDevKernel_AllReduce_Sum_bf16_RING_LL"), kind_of("unknown")
     ('communication', 'other')
     """
-    return next((kind for kind, pattern in _PATTERNS if pattern.search(name)), "other")
+    return next((kind for kind, pattern in _PATTERNS.items() if pattern.search(name)), "other")
 
 
 def host_seconds_by_kind(events: Iterable[Event]) -> dict[str, float]:
