@@ -19,7 +19,7 @@ from service.validation.flat import ALIASES, EXAMPLE, LIST_MARK, FlatForm, body_
 from service.validation.forms import DescribedAs, requiring
 from service.validation.json_text import apply_merge_patch
 from service.validation.prices import CardPrice, CataloguePrice, read_price
-from service.validation.problems import Collector, DistinctCollector, not_an_object
+from service.validation.problems import Collector, DistinctCollector, not_an_object, refused_at
 from service.validation.question_parts import PARTS, ClusterForm, JobQuestion, LayoutPatch, RecipePatch
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.reading import field_names, read_spec
@@ -433,8 +433,7 @@ def _refuse_price(price: Placed, catalogue: Catalogue) -> None:
     try:
         refuse_price(value, catalogue)
     except Refused as refused:
-        moved = [replace(p, field=f"{place}{p.field.removeprefix('price')}") for p in refused.problems]
-        raise Refused(*moved) from None
+        raise refused_at(place, refused, "price") from None
 
 
 def _paired(

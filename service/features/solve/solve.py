@@ -342,9 +342,9 @@ def solve(body: Mapping[str, Any], catalogue: Catalogue) -> Solution:
 def solution_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Solution]:
     """Solve, one attempt a step."""
     request = read_request(body)
-    special = SPECIAL.get(request.unknown)
+    solver = SPECIAL.get(request.unknown, _solve_field)
     try:
-        return (yield from (special or _solve_field)(request, catalogue))
+        return (yield from solver(request, catalogue))
     except Refused as refused:
         raise Refused(*map(in_question, refused.problems)) from None
 
