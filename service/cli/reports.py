@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.cli.console import table
 from service.estimator.answer import Interval
-from service.estimator.question import Layout, Question, Recompute
+from service.estimator.question import Layout, Recompute
 from service.estimator.software.stacks import software_of
 from service.tabular.cell_text import aligned
 from service.units import BYTES, FLOP, SECONDS, dimension_of, in_units, readable
@@ -124,20 +124,12 @@ def report(answer: Answer) -> str:
     head = f"{VERDICTS[answer.verdict]}: {amount}, out of memory with a probability of {risk}"
     lists = sections({"To make it fit": memory.suggestions, **_notes(answer)}, indent="  - ")
     versions = f"{answer.id}, {_versions(answer.versions)}"
-    return "\n\n".join([f"{head}\n{_question_line(answer.resolved)}", *blocks, *lists, versions])
-
-
-def _question_line(question: Question) -> str:
-    """GPUs, how they are divided, the batch and the names in the recipe."""
-    layout, recipe = question.layout, question.recipe
+    question, recipe = answer.resolved, answer.resolved.recipe
     batch = f"{recipe.global_batch} sequences of {recipe.sequence_length:,} tokens a step"
-    names = [
-        f"micro-batches of {recipe.micro_batch}",
-        str(recipe.precision),
-        recipe.optimizer,
-        software_of(recipe).name,
-    ]
-    return ", ".join([f"{question.cluster.gpus} x {question.gpu.slug}", *degrees_in_words(layout), batch, *names])
+    software = software_of(recipe).name
+    names = [f"micro-batches of {recipe.micro_batch}", str(recipe.precision), recipe.optimizer, software]
+    machine = [f"{question.cluster.gpus} x {question.gpu.slug}", *degrees_in_words(question.layout)]
+    return "\n\n".join([f"{head}\n{', '.join([*machine, batch, *names])}", *blocks, *lists, versions])
 
 
 def _parameters(answer: Answer) -> list[Row]:
@@ -545,7 +537,15 @@ def reconciliation_csv(reconciled: Reconciliation) -> str:
 def reconciliation_report(reconciled: Reconciliation) -> str:
     """Reconciled jobs as text: a table, totals, and left out jobs with reasons."""
     blocks = ["\n".join(table([JOB_HEADER, *map(_job_cells, reconciled.jobs)]))] if reconciled.jobs else []
-    blocks.append(_reconciliation_summary(reconciled))
+    ratio, wrong = reconciled.median_used_over_predicted_fraction, reconciled.verdicts_wrong
+    if ratio is None:
+        blocks.append("no job's hours can be compared with a prediction")
+    else:
+        verdicts = f"; {wrong} completed that were to run out of memory" if wrong else ""
+        blocks.append(
+            f"{reconciled.compared} compared: {reconciled.inside} inside the predicted interval, used over predicted "
+            f"{ratio:.3g} in the median{verdicts}"
+        )
     ids: dict[str, list[str]] = {}
     for job in reconciled.jobs:
         if job.note:
@@ -560,18 +560,6 @@ def reconciliation_report(reconciled: Reconciliation) -> str:
         "Not read": faults,
     }
     return "\n\n".join([*blocks, *sections(lists)])
-
-
-def _reconciliation_summary(reconciled: Reconciliation) -> str:
-    ratio = reconciled.median_used_over_predicted_fraction
-    if ratio is None:
-        return "no job's hours can be compared with a prediction"
-    wrong = reconciled.verdicts_wrong
-    verdicts = f"; {wrong} completed that were to run out of memory" if wrong else ""
-    return (
-        f"{reconciled.compared} compared: {reconciled.inside} inside the predicted interval, used over predicted "
-        f"{ratio:.3g} in the median{verdicts}"
-    )
 
 
 def _job_cells(job: ReconciledJob) -> tuple[str, ...]:

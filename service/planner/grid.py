@@ -109,7 +109,10 @@ def degrees_in(grid: Grid, workload: Workload) -> tuple[Degrees, dict[str, Mask]
         micro_batch=micro_batch,
         accumulation=accumulation,
     )
-    degrees.shard_group = _shard_groups(grid, workload, degrees)
+    every = degrees.data * degrees.context
+    domain = local_ranks(every, replica_spacing(degrees), workload.cluster.scale_up_gpus)
+    group = along([one.shard_group for one in grid.spreads], 1)
+    degrees.shard_group = np.where(_within_domain(grid), domain, np.where(group > 0, group, every))
     whole = {"replica_divides_cluster": divides_cluster, "accumulation_is_whole": divides_batch}
     return degrees, whole
 
@@ -118,13 +121,6 @@ def _whole(quotient: Numbers) -> tuple[Numbers, Mask]:
     """Quotients that are whole, 1 in place of the others; and which are."""
     is_whole: Mask = np.floor(quotient) == quotient
     return np.where(is_whole, quotient, 1.0), is_whole
-
-
-def _shard_groups(grid: Grid, workload: Workload, degrees: Degrees) -> Numbers:
-    every = degrees.data * degrees.context
-    domain = local_ranks(every, replica_spacing(degrees), workload.cluster.scale_up_gpus)
-    group = along([one.shard_group for one in grid.spreads], 1)
-    return np.where(_within_domain(grid), domain, np.where(group > 0, group, every))
 
 
 def _within_domain(grid: Grid) -> Mask:

@@ -147,7 +147,10 @@ def keep(one: Scored, result: SearchResult, top: int) -> None:
     if len(fits):
         result.best = sorted([*result.best, *map(candidate, _fastest(step, reserved, fits, result.best, top))])[:top]
         added = map(candidate, _undominated(step, reserved, fits, result.front))
-        result.front = _undominated_candidates([*result.front, *added])
+        ordered, result.front = sorted([*result.front, *added]), []
+        for known in ordered:
+            if not result.front or known.reserved_bytes < result.front[-1].reserved_bytes:
+                result.front.append(known)
 
 
 def _fastest(step: Numbers, reserved: Numbers, fits: NDArray[np.intp], best: list[Candidate], top: int) -> list[int]:
@@ -171,14 +174,6 @@ def _undominated(step: Numbers, reserved: Numbers, fits: NDArray[np.intp], front
     least = np.minimum.accumulate(reserved[own])
     is_new = np.concatenate(([True], least[1:] < least[:-1]))
     return [int(index) for index in own[is_new]]
-
-
-def _undominated_candidates(candidates: list[Candidate]) -> list[Candidate]:
-    results: list[Candidate] = []
-    for one in sorted(candidates):
-        if not results or one.reserved_bytes < results[-1].reserved_bytes:
-            results.append(one)
-    return results
 
 
 def question_of(question: Question, candidate: Candidate) -> Question:
