@@ -438,13 +438,10 @@ def _state_after(job: Job, outcome: Outcome) -> dict[str, Any]:
 
 
 def _state_after_loss(job: Job, error: Mapping[str, str]) -> dict[str, Any]:
-    """The next state of a job whose lease expired.
-
-    An attempt without a lease, begun under an earlier release of the service, does not count.
-    """
+    """The next state of a job whose lease expired."""
     if job.cancel_requested:
         return {"status": "cancelled", **_LEASE_ENDS, **_ENDS_NOW}
-    uncounted = int(job.lease_digest is None)
+    uncounted = int(job.lease_digest is None)  # an attempt begun under an earlier release of the service
     if job.attempts_used - uncounted >= job.max_attempts:
         return {"status": "failed", "error": error, **_LEASE_ENDS, **_ENDS_NOW}
     given_back = {"given_back": job.given_back + uncounted}
@@ -460,10 +457,7 @@ LONGEST_LEASE_SECONDS = 3600.0
 
 
 class SlowerClock:
-    """The current time by the slower of two clocks: the database's, and the monotonic clock of this process.
-
-    A database clock that is set forward by mistake would otherwise expire everything at once.
-    """
+    """Time by the slower of the database's clock, which may be set forward by mistake, and this process's monotonic."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

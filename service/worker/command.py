@@ -618,10 +618,7 @@ class ClaimLoop:
             raise Unavailable(str(error)) from error
 
     async def _finish(self, job: ClaimedJob, result: JobResult, *, is_refusal: bool = False) -> None:
-        """Upload the result of a job, without a time limit, or briefly where this worker has to stop.
-
-        A result that the service refuses fails the job; where it refuses that too, the lease expires.
-        """
+        """Upload a result, briefly where this worker stops. A refused one fails the job, or its lease expires."""
         try:
             taken = await self._unless_stopped(self._client.finish(job, result), RELEASE_SECONDS)
         except RequestRefused as error:

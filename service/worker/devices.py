@@ -335,12 +335,8 @@ def driver_gpu(device: str) -> DriverGpu | None:
 
 
 def others_on(gpu: DriverGpu | None) -> int:
-    """Other processes on a GPU, counted before this one uses it.
-
-    A container hides them and shows their memory, so memory in use counts as one. Hardware separates the slices of a
-    divided GPU, so processes on other slices do not count.
-    """
-    if gpu is None or gpu.is_divided:
+    """Other processes on a GPU before this one uses it. A container shows only their memory, counted as one."""
+    if gpu is None or gpu.is_divided:  # hardware separates the slices of a divided GPU
         return 0
     visible = len([pid for pid in computing_processes(gpu) if pid != os.getpid()])
     hidden = (gpu.used_bytes or 0.0) > FREE_BYTES
@@ -348,14 +344,10 @@ def others_on(gpu: DriverGpu | None) -> int:
 
 
 def others_beside(gpu: DriverGpu | None) -> int:
-    """Other processes on a GPU on which this one computes: they started during the measurement.
-
-    Processes of this session do not count. A container may number processes otherwise than the driver; then one of
-    those that the driver reports is this one.
-    """
+    """Processes of other sessions on a GPU on which this one computes: they started during the measurement."""
     if gpu is None or gpu.is_divided:
         return 0
-    visible = computing_processes(gpu)
+    visible = computing_processes(gpu)  # one is this one, even where a container numbers processes differently
     return max(0, len(visible) - max(1, sum(map(_is_own, visible))))
 
 
