@@ -17,7 +17,6 @@ FIELDS = "fields"
 """Name of the extra fields of a record: a mapping that is merged into the JSON object."""
 
 KEY = re.compile(r"\btck_[\w%.~-]+")
-"""Pattern of a key of the service."""
 
 MASK = "***"
 

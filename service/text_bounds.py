@@ -22,7 +22,6 @@ MOST_DIGITS = 64
 """Characters of one number; any double takes at most 24."""
 
 MOST_SETTINGS = 4096
-"""Settings of one file."""
 
 MOST_WORDS = 4 * MOST_SETTINGS
 """Words of one file, names and values together."""
@@ -42,9 +41,7 @@ class Place:
     """A place in a text."""
 
     line: int
-    """Its line, from 1."""
     column: int
-    """Its column, from 1."""
 
 
 class Lines:

@@ -16,9 +16,7 @@ class Dimension:
     """A dimension: the unit in a name, and other units of the same quantity."""
 
     base: str
-    """Unit of the suffix."""
     scales: Mapping[str, float]
-    """Base units in one of each unit."""
     ladder: tuple[str, ...] = ()
     """Units of texts for people, smallest first; only the base where empty."""
 

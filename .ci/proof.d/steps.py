@@ -188,8 +188,8 @@ def main() -> None:
     judged = evaluate_rows(shipped_rows("throughput"), shipped_catalogue())
     rows = step_rows_of(judged)
     every = held_out_steps(rows, shipped_held_out().predicted_seconds)
-    found = [one for one in every if not one.row.is_apart]
-    beside([one for one in every if one.row.is_apart])
+    found = [one for one in every if not one.row.is_scored_apart]
+    beside([one for one in every if one.row.is_scored_apart])
     broken = [
         *promised(shipped_accuracy().steps),
         *coverage(found, [one.comparison for one in judged if _is_judged(one) and one.comparison]),

@@ -61,7 +61,6 @@ FIRST_GUESS_SECONDS = 1.0
 WEIGHT_OF_NEWEST = 0.2
 """Weight of the newest measured time in the moving mean that determines Retry-After."""
 LONGEST_WAIT_SECONDS = 60
-"""Longest Retry-After."""
 POLL_SECONDS = 0.25
 """Interval at which a stream checks whether the process is about to end."""
 MOST_PACKED = 4

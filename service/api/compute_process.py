@@ -44,7 +44,6 @@ MOST_BYTES = 4 << 30
 RETIRE_BYTES = 512 << 20
 """Memory at which a process is replaced after its call. Source: a choice; five times that of a new process."""
 MOST_CATALOGUES = 4
-"""Catalogues that a process caches."""
 LENGTH = struct.Struct(">I")
 COMMAND = struct.Struct(">cI")
 FORK, KILL = b"F", b"K"

@@ -18,7 +18,6 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing."""
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-"""Names of this machine."""
 
 OWN_SITES = frozenset({b"same-origin", b"none"})
 """Values of Sec-Fetch-Site of requests from the service's own pages, or typed by the user."""

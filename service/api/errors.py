@@ -256,4 +256,3 @@ HANDLERS: dict[Any, Any] = {
     RequestValidationError: on_invalid_parameters,
     HTTPException: on_http_exception,
 }
-"""Exception handlers by exception type."""

@@ -80,10 +80,7 @@ DEPRECATED: Mapping[str, Deprecation] = {}
 
 
 def deprecation_headers(operation_id: str | None) -> tuple[RawHeader, ...]:
-    """Headers of a deprecated operation.
-
-    Source: RFC 9745 (Deprecation), RFC 8594 (Sunset), RFC 5829 (successor-version).
-    """
+    """Headers of a deprecated operation. Source: RFC 9745, RFC 8594 and RFC 5829 (successor-version)."""
     deprecation = DEPRECATED.get(operation_id) if operation_id is not None else None
     if deprecation is None:
         return ()

@@ -120,11 +120,8 @@ class BodyForm:
     """Accepted media types of a route's body, and their parser."""
 
     media_types: tuple[str, ...] = (JSON_BODY,)
-    """Media types that it accepts."""
     parse: Callable[[bytes], Any] | None = parse_object
-    """Parser of the body; None to pass on its bytes."""
     is_optional: bool = False
-    """Whether the request may come without a body."""
 
     async def read(self, request: Request) -> Any:
         """Read the body of a request; a long one in another process."""
@@ -205,7 +202,6 @@ CsvBody = Annotated[
     BodyForm((CSV_BODY,), parse=None),
     Body(media_type=CSV_BODY, default_factory=bytes),
 ]
-"""A CSV file as the body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,10 +276,7 @@ def refuse_unknown_parameters(request: Request, known: Sequence[str]) -> None:
 
 
 async def authenticate(request: Request) -> None:
-    """Authenticate, authorize and count a request, then read its body, before its route runs.
-
-    Reading it here stops a body that is truncated, too long or too late before any route runs.
-    """
+    """Authenticate, authorize and count a request, then read its body, so that no route runs on a broken one."""
     if any("\0" in str(value) for value in request.path_params.values()):
         raise HTTPException(404)  # no name contains NUL, and PostgreSQL refuses it in text
     route, context = request.scope["route"], context_of(request)
@@ -404,10 +397,7 @@ Parameters = list[tuple[str, str]]
 
 
 def whole_query(kind: Any, *names: str, is_described: bool = True) -> Callable[..., Coroutine[Any, Any, Parameters]]:
-    """A dependency that gives the query parameters that the route does not declare; a type describes them as an object.
-
-    Parameters other than the named ones are refused; without names, the reader of the parameters refuses them.
-    """
+    """A dependency that gives the query parameters the route does not declare, of these names only where given."""
     described = Annotated[Any, DescribedAs(kind), AnyQuery(names or None), Query(include_in_schema=is_described)]
 
     async def parameters(request: Request, query: described = None) -> Parameters:  # noqa: ARG001 - describes the query

@@ -111,10 +111,7 @@ class RejectedConnection(ApiError):
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol for one connection, with limits.
-
-    `limit_concurrency` of the server's configuration is the largest number of connections.
-    """
+    """uvicorn's protocol for one connection, with limits; `limit_concurrency` counts connections."""
 
     head_seconds = HEAD_SECONDS
 

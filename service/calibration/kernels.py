@@ -54,11 +54,8 @@ class MeasuredProduct:
     """One measured matrix product."""
 
     source_key: str
-    """Key of its source in SOURCES."""
     gpu: str
-    """Slug of the GPU."""
     format: Format
-    """Format of the operands."""
     layout: str
     """Transposed operands: TN forward, NN gradient of the input, NT gradient of the weight."""
     adds: bool
@@ -66,13 +63,10 @@ class MeasuredProduct:
     copies: int
     """Products of that shape that were timed together: those of experts."""
     rows: int
-    """Rows of the result."""
     columns: int
-    """Columns of the result."""
     inner: int
     """Length of the summed dimension."""
     product_seconds: float
-    """Mean time."""
 
 
 @cache
@@ -140,10 +134,7 @@ def observed_rows(rows: Sequence[Mapping[str, Any]]) -> tuple[Observed, ...]:
 
 
 def scored_products(observed: Sequence[Observed]) -> MeasuredProducts | None:
-    """Errors of predictions after half of the shapes were measured; None without two halves.
-
-    A half has every other family of shapes in the order of their FLOP, so that both have small and large ones.
-    """
+    """Errors of predictions from half of the shapes, every other family by FLOP; None without two halves."""
     scored = [one for one in observed if _flop(one) >= LEAST_FLOP]
     families = sorted({(_flop(one), one.family) for one in scored})
     first = {family for place, (_, family) in enumerate(families) if place % 2 == 0}
@@ -180,13 +171,11 @@ def _flop(one: Observed) -> float:
 
 
 Gpus = Mapping[str, Gpu]
-"""GPUs by slug."""
 
 TRAINING_ROWS = 1024
 """Fewest rows of a product that counts in full."""
 
 SMALL_WEIGHT = 0.25
-"""Weight of smaller ones."""
 
 BOUNDS = {
     "peak_fraction": (0.2, 1.0, 1e-3),
@@ -196,7 +185,6 @@ BOUNDS = {
 """Bounds of each constant, and the step in which it is written."""
 
 START = FormatRate(peak_fraction=0.7)
-"""Start of the search."""
 
 FITTED_CONSTANTS: Mapping[Format, tuple[str, ...]] = {
     "bf16": ("peak_fraction",),
@@ -214,7 +202,6 @@ class Fit:
     name: str
     """Its key in MATRIX_RATES, or its name in a report."""
     gpus: tuple[str, ...]
-    """GPUs of its rows."""
     source_key: str
     """Source of its rows."""
     processors: int
@@ -319,10 +306,7 @@ def fitted(measured: Sequence[Columns], processors: int, source: str) -> Generat
 def left_out_mape_fraction(
     fit: Fit, products: Sequence[MeasuredProduct], gpus: Gpus, number_format: Format, least_rows: int = TRAINING_ROWS
 ) -> float:
-    """Mean absolute error where every family of shapes is predicted by constants that never saw it.
-
-    A family is all products of one weight: those of the same columns and inner numbers.
-    """
+    """Mean absolute error of each family (the products of one weight) by constants fitted without it."""
     own = [row for row in rows_of(fit, products) if row.format == number_format]
     off = []
     for family in sorted({(row.columns, row.inner) for row in own}):
@@ -359,7 +343,6 @@ TRAINING_TOKENS = 2048
 """Shortest sequence that counts in full."""
 
 UNMASKED_WEIGHT = 0.3
-"""Weight of the others."""
 
 UNEQUAL_WIDTH = 160
 """Width in the fit of heads with queries of 192 and values of 128."""
@@ -376,13 +359,9 @@ class MeasuredAttention:
     """One measured attention kernel; its FLOP are those inside the mask."""
 
     source_key: str
-    """Key of its source in SOURCES."""
     gpu: str
-    """Slug of the GPU."""
     kernel: AttentionName
-    """The kernel."""
     direction: PassName
-    """Timed pass."""
     causal: bool
     """Whether a query attends to earlier keys only."""
     window: int | None
@@ -390,7 +369,6 @@ class MeasuredAttention:
     widths: tuple[int, int]
     """Widths of a query and of a value head."""
     sequence_tokens: int
-    """Tokens of a sequence."""
     heads: int
     """Query heads of all its sequences."""
     flop_per_s: float

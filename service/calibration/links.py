@@ -40,7 +40,6 @@ class Machine:
     link_bytes_per_s: float
     """Data-sheet rate of one GPU, one direction."""
     gpus: int
-    """GPUs that its links lead to."""
     adapter_bytes_per_s: float
     """Network adapter of one GPU, one direction."""
 
@@ -58,9 +57,7 @@ class CollectiveRow:
     operation: CollectiveName
     """The collective."""
     gpus: int
-    """Ranks, one a GPU."""
     domains: int
-    """Domains of the fast link that they are in."""
     message_bytes: float
     """Bytes of the whole tensor; of what one rank holds (all_to_all)."""
     busbw_bytes_per_s: float
@@ -127,7 +124,6 @@ EDGES = tuple(step / 20 for step in range(-10, 21))
 """Steps of a ring beyond ranks - 1 that are tried: half a step less to one step more."""
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-"""Operations with a curve of a link."""
 
 
 def fitted_link(rows: Sequence[CollectiveRow], link: Link) -> Link:

@@ -99,18 +99,12 @@ LEAST_DEVIATION = 0.02
 def outlier_reason(value: float, others: Sequence[float]) -> str | None:
     """The reason why a measurement does not belong to others of the same device and shape.
 
-    Formula:
-        |ln v - m| > 5 max(1.4826 d, 0.02), m the median of the others' logarithms, d the median distance from it
-
+    Formula: |ln v - m| > 5 max(1.4826 d, 0.02), m the median of the others' logarithms, d the median distance from it
     Args:
         value: the measured value, above zero
         others: other measured values of the same, above zero
-
-    Returns:
-        the reason; None where it belongs to them, or they are too few
-
-    Source:
-        median absolute deviation: Rousseeuw and Croux 1993, doi:10.1080/01621459.1993.10476408
+    Returns: the reason; None where it belongs to them, or they are too few
+    Source: median absolute deviation: Rousseeuw and Croux 1993, doi:10.1080/01621459.1993.10476408
 
     >>> outlier_reason(2.0, [1.0, 1.01, 0.99, 1.02])
     'outlier: 1.99 times the median of 4 others'
@@ -307,18 +301,12 @@ def _collective(observed: Observed, gpu: Gpu) -> float | None:
 def bus_fraction(collective: CollectiveName, ranks: int) -> float:
     """Bytes that pass each rank's link for each byte of a collective's tensor.
 
-    Formula:
-        all-reduce: 2 (n - 1) / n; all-gather, reduce-scatter, all-to-all: (n - 1) / n; send: 1
-
+    Formula: all-reduce: 2 (n - 1) / n; all-gather, reduce-scatter, all-to-all: (n - 1) / n; send: 1
     Args:
         collective: the collective
         ranks: ranks of the group, n [1]
-
-    Returns:
-        the ratio of bus bandwidth to algorithm bandwidth [1]
-
-    Source:
-        NVIDIA/nccl-tests@v2.13 doc/PERFORMANCE.md
+    Returns: the ratio of bus bandwidth to algorithm bandwidth [1]
+    Source: NVIDIA/nccl-tests@v2.13 doc/PERFORMANCE.md
 
     >>> bus_fraction("all_reduce", 8), bus_fraction("send", 2)
     (1.75, 1.0)
@@ -478,7 +466,6 @@ class LiveBytes:
     first_step_bytes: float
     """Peak of the first step, before which the optimizer has no states."""
     later_steps_bytes: float
-    """Peak of any later step."""
 
     def of_step(self, step: int) -> float:
         """The peak of one step."""
@@ -488,17 +475,11 @@ class LiveBytes:
 def live_step_bytes(resolved: ResolvedQuestion) -> LiveBytes:
     """Live tensors at the peak of the first step and of later ones, on the GPU with the most.
 
-    Formula:
-        peak of the estimate - workspaces of the matrix libraries
-
+    Formula: peak of the estimate - workspaces of the matrix libraries
     Args:
         resolved: the configuration
-
-    Returns:
-        bytes of one GPU
-
-    Source:
-        memory.LIVE; first_step.first_step_peak_bytes
+    Returns: bytes of one GPU
+    Source: memory.LIVE; first_step.first_step_peak_bytes
 
     >>> from service.estimator.samples import sample_resolved
     >>> peaks = live_step_bytes(sample_resolved())
@@ -522,23 +503,18 @@ class CountedPeak:
     layers: int
     """Layers of the shortened model."""
     sequence_length: int
-    """Tokens of a sequence."""
     micro_batch: int
     """Sequences of a step."""
     precision: str
-    """Precision recipe."""
     attention: str
     """Attention kernel."""
     optimizer: str
-    """Optimizer."""
     step: int
-    """Step, from 1."""
     live_bytes_peak: int
     """Most bytes of tensors at once, with temporaries inside operations."""
     source: str
     """Source and method."""
     as_of: str
-    """Date."""
 
 
 @cache

@@ -31,7 +31,6 @@ class ProbeTask:
     parameters: Mapping[str, Any]
     """Its shapes, number formats and sizes."""
     timeout_seconds: float
-    """Timeout of the probe."""
     ranks: int = 1
     """Processes of the probe, one a device."""
 
@@ -167,7 +166,6 @@ NAMES: Mapping[ProbeName, tuple[str, ...]] = {
 """Entries of a shape that are names, by probe."""
 
 QUANTITIES = ("seconds", "bytes", "bytes_per_s")
-"""Quantities of measurements."""
 
 LARGEST_SIZE = 1 << 53
 """Largest number in a shape; doubles hold all whole numbers up to it."""
@@ -208,7 +206,7 @@ def shape_fault(probe: ProbeName, shape: Mapping[str, Any]) -> tuple[str, str] |
     return None
 
 
-HELD_BACK = {
+SLOWDOWNS = {
     "hw_slowdown": "the board lowered its clock",
     "hw_thermal_slowdown": "the board was too hot",
     "sw_thermal_slowdown": "the device was too hot",
@@ -225,7 +223,7 @@ def quality_flag_of(environment: Environment) -> str | None:
     >>> quality_flag_of(Environment(kind="cuda", device="H100", devices=8, memory_bytes=8e10, other_processes=1))
     'shared: 1 other process(es) used the device'
     """
-    throttled = [HELD_BACK[reason] for reason in environment.throttle_reasons if reason in HELD_BACK]
+    throttled = [SLOWDOWNS[reason] for reason in environment.throttle_reasons if reason in SLOWDOWNS]
     if throttled:
         return f"throttled: {', '.join(throttled)}"
     if environment.other_processes:

@@ -22,11 +22,9 @@ class Comparison:
     """A prediction beside its measurement, in the unit of their quantity: bytes of memory, or seconds of a step."""
 
     measured: float
-    """The measured value."""
     low: float
     """Lower end of the predicted 80 % interval."""
     value: float
-    """The prediction."""
     high: float
     """Upper end of the predicted 80 % interval."""
 
@@ -139,7 +137,6 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 Residuals = Mapping[str, Sequence[float]]
-"""Residuals by source."""
 
 
 def spread_fraction(residuals: Residuals) -> float | None:

@@ -48,18 +48,15 @@ class StepRow:
     id: str
     """Its name in the table."""
     source_key: str
-    """Its source."""
     left_out_with: str
     """Name of the rows that are left out of a fit together: those of a source, or of a model of experts."""
     question: Question
-    """Question of the row."""
     stack: Operations
     """The stack of its framework, and the implementation of its operations."""
     measured_seconds: float
-    """Seconds of its step."""
     waiting_fraction: float
     """Share of the predicted step in which a device waits."""
-    is_apart: bool
+    is_scored_apart: bool
     """It is counted apart: it gives no spread, and is scored beside the others."""
     gives_constants: bool = True
     """It is part of a fit."""
@@ -70,7 +67,6 @@ class Fitted:
     """One number that a fit may change."""
 
     field: str
-    """Its field of StepConstants."""
     key: Any = None
     """Its key, where the field is a table."""
     prior: float
@@ -139,8 +135,7 @@ class PublishedStep:
     peak_flop_per_s: float
     """Dense peak of all GPUs together."""
     measured_seconds: float
-    """Seconds of the step."""
-    is_apart: bool = False
+    is_scored_apart: bool = False
     """It is counted apart and gives no utilisation."""
 
     @property
@@ -155,15 +150,10 @@ def constant_utilisation_seconds(rows: Sequence[PublishedStep]) -> list[float]:
     Formula:
         F / (u R),  u = median over sources of the median of F / (R t), of models of the same kind on the same GPU; on
         every GPU where no other source has it
-
     Args:
         rows: the steps
-
-    Returns:
-        seconds of each [s]; the rows of a single source are predicted by their own utilisation
-
-    Source:
-        the usual rule of thumb, with the best value for it: one MFU for each GPU
+    Returns: seconds of each [s]; the rows of a single source are predicted by their own utilisation
+    Source: the usual rule of thumb, with the best value for it: one MFU for each GPU
 
     >>> steps = [
     ...     PublishedStep(left_out_with=name, gpu="h100", work_flop=4.0, peak_flop_per_s=10.0, measured_seconds=seconds)
@@ -176,7 +166,7 @@ def constant_utilisation_seconds(rows: Sequence[PublishedStep]) -> list[float]:
     for row in rows:
         key = (row.left_out_with, row.gpu, row.is_moe)
         if key not in fitted:
-            fitting = [other for other in rows if not other.is_apart and other.is_moe == row.is_moe]
+            fitting = [other for other in rows if not other.is_scored_apart and other.is_moe == row.is_moe]
             others = [other for other in fitting if other.left_out_with != row.left_out_with] or rows
             reached: dict[str, list[float]] = {}
             for other in [other for other in others if other.gpu == row.gpu] or others:
@@ -404,11 +394,9 @@ class HeldOutStep:
     """One step predicted without its source: value by constants, spread by residuals, that never saw it."""
 
     row: StepRow
-    """The row."""
     step_class: StepClass
     """Its class while its source was left out."""
     predicted_seconds: float
-    """The prediction."""
     spread_fraction: float | None
     """Spread of the class without its source, or of its stand-in; None where no other source is of either."""
 
@@ -448,7 +436,7 @@ def _classes_left_out(known: Sequence[StepRow], rows: Sequence[StepRow]) -> dict
     fitted = {
         (row.stack, row.left_out_with)
         for row in rows
-        if not row.is_apart and generation(row.question.gpu) in FITTED_GENERATIONS
+        if not row.is_scored_apart and generation(row.question.gpu) in FITTED_GENERATIONS
     }
     names = {row.left_out_with for row in known}
     others = {name: {stack for stack, left_out_with in fitted if left_out_with != name} for name in names}
@@ -466,7 +454,7 @@ def _residuals(
     """ln(measured / predicted) over each step's scale, by class and by rows left out together, without those apart."""
     pools: dict[StepClass, dict[str, list[float]]] = {}
     for row in rows:
-        if not row.is_apart:
+        if not row.is_scored_apart:
             own = pools.setdefault(classes[row.id], {}).setdefault(row.left_out_with, [])
             own.append(log(row.measured_seconds / predicted_seconds[row.id]) / spread_scale(row.waiting_fraction))
     return pools

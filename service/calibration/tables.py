@@ -137,7 +137,6 @@ MOST_BYTES = 64 << 20
 """Largest table that is read."""
 
 MOST_ROWS = 100_000
-"""Most rows of a table that is read."""
 
 LONGEST_SHOWN = 40
 """Most characters of an unknown column's name in a message."""
@@ -170,7 +169,6 @@ class MeasuredRow:
     cells: Mapping[str, str]
     """Text of each cell that is not empty, by column."""
     form: FormName = "memory"
-    """Kind of its table."""
 
     def text(self, column: str) -> str:
         """Text of a cell; empty for an empty cell."""

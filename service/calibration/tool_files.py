@@ -93,11 +93,7 @@ class _Row:
 
 
 def read_nccl_tests(text: str, operation: CollectiveName | None = None) -> tuple[ProbeRecord, ...]:
-    """The collectives in an output of nccl-tests, of NVIDIA or AMD.
-
-    Launchers put their mark before each line, and logs of NCCL are mixed in: lines of no table are skipped. Columns are
-    found by name, so both tables are read, those of older releases too.
-    """
+    """The collectives in an output of nccl-tests or rccl-tests, whose lines may have prefixes and stand among logs."""
     refuse_empty(text, "rows of a collective")
     lines = [MARK.sub("", line) if len(line) <= LONGEST_LINE else "" for line in text.split("\n")]
     devices = _devices(lines)
@@ -436,7 +432,6 @@ def _whole_number(column: str, text: str, line: int) -> int:
 
 
 PICKLES = (".pickle", ".pkl", ".pt", ".pth", ".bin")
-"""Suffixes of pickles."""
 
 FIRST_BYTES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
 """First bytes of pickles, and of archives of them. Source: Python, pickle protocol opcodes (PROTO); zip."""

@@ -276,10 +276,7 @@ def gpus_of(row: Row) -> tuple[str, ...]:
 
 
 def find_region(regions: Mapping[str, RegionRow], name: str, field: str) -> Found[RegionRow]:
-    """The region that a name means.
-
-    A machine's region needs its cloud, because us-east1 of one is not us-east-1 of another.
-    """
+    """The region that a name means; a machine's region needs its cloud, because clouds share names."""
     form = name.casefold()
     row = regions.get(name) or next((row for row in regions.values() if form in names_of_region(row)), None)
     if row is not None:

@@ -204,11 +204,7 @@ def sweep(
     replace: Annotated[bool, typer.Option("--replace", help="Replace the existing table.")] = False,
     processes: Annotated[int | None, typer.Option(min=1, help="Processes; one a core where absent.")] = None,
 ) -> None:
-    """Every combination of some models, clusters, prices, recipes and layouts, as a table.
-
-    The body is that of POST /v1/sweeps. Finished rows are stored beside the table until it is complete: run the same
-    command again to continue.
-    """
+    """Every combination of some models, clusters, prices, recipes and layouts, as a table. Run it again to continue."""
     from service.catalogue import shipped_catalogue
     from service.features.sweeps.rows import Counts
     from service.features.sweeps.schemas import read_sweep
@@ -243,10 +239,7 @@ def launch_check(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Measure parts of a job on a worker before it starts. The answer of POST /v1/launch-checks, once it is there.
-
-    A verdict of no-go ends with exit code 1, so that a script stops there.
-    """
+    """Measure parts of a job on a worker before it starts; the exit code of a no-go is 1."""
     from service.cli.reports import describe_event, launch_check_csv, launch_check_report
     from service.client.sending import Event
     from service.validation.json_text import body_in

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 in_bytes, in_flop, in_seconds = (partial(in_units, dimension=dimension) for dimension in (BYTES, FLOP, SECONDS))
 
 VERDICTS = {"fits": "fits", "at_risk": "may run out of memory", "out_of_memory": "runs out of memory"}
-"""Each verdict in words."""
 
 DEGREES = ("data", "tensor", "context", "pipeline", "expert")
 
@@ -236,7 +235,6 @@ OBJECTIVES = {"time": "the fastest", "cost": "the cheapest", "gpus": "the fewest
 """Ranking criteria in words."""
 
 PLAN_INTERVALS = ("step_seconds", "mfu_fraction", "device_peak_bytes", "days", "gpu_hours", "cost_usd", "energy_kwh")
-"""Numbers of a plan that are intervals."""
 
 LAYOUT = tuple(field.name for field in fields(Layout))
 

@@ -218,7 +218,6 @@ OFFLOADS: dict[OffloadName, tuple[OffloadName, ...]] = {
     "optimizer-and-activations": ("model",),
     "model": (),
 }
-"""What can be offloaded beyond what is."""
 
 OF_ACTIVATIONS = ("activations", "logits", "recomputed_activations", "layer_buffers")
 """Lines that hold activations."""
@@ -229,11 +228,8 @@ class CandidateChange:
     """One changed question."""
 
     field: str
-    """Field that changes."""
     value: str
-    """Its new value."""
     also: tuple[str, ...] = ()
-    """Fields that have to change with it."""
     question: Question
     """The question as it was asked but for them."""
 

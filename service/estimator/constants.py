@@ -138,14 +138,9 @@ Source: an assumption: since Hopper, boards compute at their power limit, below 
 def product_scale(constants: StepConstants, gpu: Gpu) -> float:
     """Rate of a GPU's matrix products inside a step over that of a short benchmark.
 
-    Formula:
-        its generation's; that of NEWEST_FITTED where nothing is fitted on its own
-
-    Returns:
-        the scale [1]
-
-    Source:
-        StepConstants.product_scales
+    Formula: its generation's; that of NEWEST_FITTED where nothing is fitted on its own
+    Returns: the scale [1]
+    Source: StepConstants.product_scales
 
     >>> from dataclasses import replace
     >>> from service.estimator.samples import H100
@@ -268,7 +263,6 @@ class CalibratedGpu(Gpu):
     """A GPU with measured constants, which are neither columns of the catalogue nor fields of a question."""
 
     calibration: DeviceCalibration = field(metadata=UNWRITTEN)
-    """Measured constants of the GPU."""
 
 
 def calibrated(gpu: Gpu, calibration: DeviceCalibration | None) -> Gpu:
@@ -301,17 +295,11 @@ def calibration_id(gpu: Gpu) -> str | None:
 def streaming_bytes_per_s(gpu: Gpu, fraction: float) -> float:
     """Memory traffic that streaming kernels reach on a GPU.
 
-    Formula:
-        W x, W the data sheet's; or w x / MEMORY_FRACTION, w what was measured in short bursts
-
+    Formula: W x, W the data sheet's; or w x / MEMORY_FRACTION, w what was measured in short bursts
     Args:
         fraction: share of the data sheet's bandwidth that such kernels reach, where nothing was measured, x [1]
-
-    Returns:
-        bytes a second [byte/s]
-
-    Source:
-        the GPU's calibration; efficiency.MEMORY_FRACTION
+    Returns: bytes a second [byte/s]
+    Source: the GPU's calibration; efficiency.MEMORY_FRACTION
 
     >>> from service.estimator.samples import H100
     >>> streaming_bytes_per_s(H100, 0.5)
@@ -332,17 +320,11 @@ of one regime and adds to those of a table of several, so it is shrunk and not t
 def own_scale(steps: Sequence[MeasuredStep]) -> float:
     """How many times as long as predicted a caller's steps take.
 
-    Formula:
-        exp(b),  b = w median(ln(measured / predicted)),  w = k / (k + 2)
-
+    Formula: exp(b),  b = w median(ln(measured / predicted)),  w = k / (k + 2)
     Args:
         steps: k measured steps
-
-    Returns:
-        the scale [1], 1 without any
-
-    Source:
-        PRIOR_MEASUREMENTS
+    Returns: the scale [1], 1 without any
+    Source: PRIOR_MEASUREMENTS
 
     >>> round(own_scale((MeasuredStep(predicted_seconds=1.0, measured_seconds=1.1),) * 2), 3)
     1.049
@@ -356,16 +338,11 @@ def own_spread_fraction(steps: Sequence[MeasuredStep], spread: float) -> float:
     Formula:
         sqrt(w q^2 + (1 - w) r^2),  q the ceil(0.8 (k + 1))-th smallest |ln(measured / predicted) - b|, the largest
         where k is too small
-
     Args:
         steps: k measured steps
         spread: spread of the step's class, r [1]
-
-    Returns:
-        the spread, as a logarithm [1]
-
-    Source:
-        PRIOR_MEASUREMENTS; quantile of split conformal prediction (Lei et al. 2018, arXiv:1604.04173)
+    Returns: the spread, as a logarithm [1]
+    Source: PRIOR_MEASUREMENTS; quantile of split conformal prediction (Lei et al. 2018, arXiv:1604.04173)
 
     >>> round(own_spread_fraction((MeasuredStep(predicted_seconds=1.0, measured_seconds=1.1),) * 2, 0.2), 3)
     0.145
@@ -384,16 +361,11 @@ def measured_scale(own: Sequence[MeasuredStep], calibrated: Sequence[MeasuredSte
 
     Formula:
         x y, x the scale of the caller's steps, y that of the calibration's, which a caller's predictions had in them
-
     Args:
         own: the caller's measured steps
         calibrated: those that the GPU was calibrated on
-
-    Returns:
-        the scale [1], 1 without any of either
-
-    Source:
-        own_scale
+    Returns: the scale [1], 1 without any of either
+    Source: own_scale
 
     >>> measured_scale((), ())
     1.0

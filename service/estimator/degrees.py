@@ -44,7 +44,6 @@ class Degrees:
     sequence_parallel: Amount
     """1 where norms are split along the sequence."""
     rank_order: Amount
-    """Number of the order of ranks, `ORDER_NUMBERS`."""
     micro_batch: Amount
     accumulation: Amount
     """Micro-batches that one replica runs in one step, m."""
@@ -78,19 +77,13 @@ def degrees_of(recipe: CompleteRecipe, layout: CompleteLayout) -> Degrees:
 def padded_vocabulary(model: Model, multiple: int, tensor: Amount) -> Amount:
     """Rows of the vocabulary on all tensor ranks together, padded so that each gets the same whole number.
 
-    Formula:
-        ceil(V / (multiple t)) multiple t
-
+    Formula: ceil(V / (multiple t)) multiple t
     Args:
         model: the model, V its vocabulary
         multiple: what the stack pads to on each rank [1]
         tensor: tensor degree, t [1]
-
-    Returns:
-        padded rows [1]
-
-    Source:
-        Megatron-LM vocab_size_with_padding (make-vocab-size-divisible-by x tensor)
+    Returns: padded rows [1]
+    Source: Megatron-LM vocab_size_with_padding (make-vocab-size-divisible-by x tensor)
 
     >>> from service.estimator.samples import LLAMA_3_8B
     >>> padded_vocabulary(LLAMA_3_8B, 128, 8)
@@ -102,15 +95,10 @@ def padded_vocabulary(model: Model, multiple: int, tensor: Amount) -> Amount:
 def divisors(degrees: Degrees, model: Model, multiple: int) -> tuple[Amount, ...]:
     """By how much each `Split` divides an amount, in the order of `Split`.
 
-    Formula:
-        1, t, min(t, g), t or 1, t V / V_padded, e e_t, t / e_t; infinite where there is none of it
-
+    Formula: 1, t, min(t, g), t or 1, t V / V_padded, e e_t, t / e_t; infinite where there is none of it
     Args:
         multiple: padding of the vocabulary [1]
-
-    Returns:
-        one divisor a split [1]
-
+    Returns: one divisor a split [1]
     Source:
         Shoeybi et al. 2019, arXiv:1909.08053 (tensor); Korthikanti et al. 2022, arXiv:2205.05198 (sequence);
         Megatron-Core moe README (expert)
@@ -164,15 +152,12 @@ class Transfer:
     """A collective that one rank takes part in."""
 
     collective: CollectiveName
-    """Name of the collective."""
     bytes: Amount
     """Bytes of the whole tensor (all_to_all, send: bytes that one rank holds)."""
     count: Amount
     """Times that it runs."""
     ranks: Amount
-    """Ranks of the group."""
     spacing: Spacing
-    """Spacing of its ranks."""
     copies: Amount = 1.0
     """Equal rows of an all-to-all, of which each domain gets one over the network and makes the others itself."""
 
@@ -187,17 +172,12 @@ def local_ranks(ranks: Amount, spacing: Spacing, domain: int) -> Amount:
     Formula:
         min(n, max(1, l // z)),  l = D // s where nothing stands between runs (g = 1), else
         l = r (D // P) + min(r, (D mod P) // s),  P = g r s the distance between runs
-
     Args:
         ranks: ranks of the group, n [1]
         spacing: how far apart they lie: s, r, g, z
         domain: GPUs that share the fast link, D [1]
-
-    Returns:
-        ranks of the group in one domain [1]
-
-    Source:
-        definition; a domain begins with the first rank of a group
+    Returns: ranks of the group in one domain [1]
+    Source: definition; a domain begins with the first rank of a group
 
     >>> local_ranks(16, Spacing(2), 8)
     4

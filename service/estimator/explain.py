@@ -74,11 +74,11 @@ from service.estimator.workload import Workload
 
 Formula = Callable[..., Any]
 FormulaInputs = tuple[Formula, Inputs]
-"""The formula of a line, and its inputs."""
 At = Callable[[str, Formula, Inputs], Explanation]
 """The explanation of the number at a path of the answer, by its formula and inputs."""
 
-_HEADING = re.compile(r"(Formula|Args|Returns|Raises|Source|Ignores):")
+_HEADING = re.compile(r"(Formula|Args|Returns|Raises|Source|Ignores):(?: (.+))?")
+"""Heading of a section, which may hold its only line."""
 _ENTRY = re.compile(r"\*{0,2}(\w+): (.*)")
 _UNIT = re.compile(r"\[([^\[\]]+)\](?:, [^\[\]]*)?$")
 
@@ -92,7 +92,6 @@ class Docstring:
     sections: dict[str, str]
     """Text below each heading, without its indentation."""
     arguments: dict[str, str]
-    """What each argument is, by name."""
     has_example: bool
     """A worked example stands in it."""
 
@@ -116,7 +115,7 @@ def parse_docstring(text: str) -> Docstring:
     for line in lines:
         heading = _HEADING.fullmatch(line)
         if heading:
-            current = sections.setdefault(heading[1], [])
+            current = sections.setdefault(heading[1], [heading[2]] if heading[2] else [])
         elif line and not line.startswith(" "):
             current = []
         else:
@@ -532,17 +531,11 @@ def _step(workload: Workload, estimate: Estimate, at: At) -> Iterator[Explanatio
 def mean_step_seconds(totals: Totals, step: Step) -> float:
     """Seconds of one step on average over a run, as its stages say.
 
-    Formula:
-        sum over the stages of steps x seconds of a step / steps of the run
-
+    Formula: sum over the stages of steps x seconds of a step / steps of the run
     Args:
         step: one step of its last stage
-
-    Returns:
-        seconds of one step [s]
-
-    Source:
-        definition
+    Returns: seconds of one step [s]
+    Source: definition
 
     >>> from service.estimator.estimate import estimate
     >>> from service.estimator.samples import sample_resolved

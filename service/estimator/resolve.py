@@ -25,7 +25,7 @@ from service.estimator.constants import (
     RESTART_SECONDS,
 )
 from service.estimator.degrees import Degrees, degrees_of
-from service.estimator.model.build import LEDGERS_KEPT, MIXERS, method_of, mixers_of, recurrences_of
+from service.estimator.model.build import MIXERS, MOST_CACHED_LEDGERS, method_of, mixers_of, recurrences_of
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.parallelism.pipeline import partition_layers, partition_layers_by_cost
 from service.estimator.question import (
@@ -75,10 +75,7 @@ def fill_defaults(question: Question) -> CompleteQuestion:
 
 
 def complete_cluster(cluster: Cluster, gpu: Gpu) -> CompleteCluster:
-    """A cluster with every default filled.
-
-    A node is always one domain: by the GPU's own link, or over the host's bus where that reaches fewer GPUs.
-    """
+    """A cluster with every default filled. A node is one domain: by the GPU's own link, or by the host's bus."""
     node = min(cluster.gpus_per_node, cluster.gpus)
     rack = gpu.scale_up_gpus if gpu.scale_up_gpus > LARGEST_NODE else node
     return completed(
@@ -91,7 +88,7 @@ def complete_cluster(cluster: Cluster, gpu: Gpu) -> CompleteCluster:
     )
 
 
-@lru_cache(maxsize=LEDGERS_KEPT)
+@lru_cache(maxsize=MOST_CACHED_LEDGERS)
 def _fill_model(model: Model) -> Model:
     """Heads in full, as far as a layer reads them."""
     derived: dict[str, Any] = {
@@ -204,7 +201,7 @@ def _fill_price(price: Price | OwnedPrice | None) -> CompletePrice | CompleteOwn
     return completed(CompletePrice, price, preemptions_per_instance_hour=usual if taken is None else taken)
 
 
-CONFIGURATIONS_KEPT = 256
+MOST_CACHED_CONFIGURATIONS = 256
 """Configurations that are worked out once for all questions which differ in their run alone. Source: a choice; more
 than one sheet, or one comparison of prices, has."""
 
@@ -263,7 +260,7 @@ def with_run_of(question: Question, configuration: ResolvedQuestion) -> Resolved
     )
 
 
-@lru_cache(maxsize=CONFIGURATIONS_KEPT)
+@lru_cache(maxsize=MOST_CACHED_CONFIGURATIONS)
 def _configuration(
     model: Model, gpu: Gpu, layout: Layout, recipe: tuple[Any, ...], tokens: float | None, cluster: tuple[Any, ...]
 ) -> ResolvedQuestion:

@@ -23,7 +23,6 @@ class Rule(Generic[Subject, Division]):
     """One condition on a subject and how it is divided: a workload (w) with its layout or degrees (d), or a model."""
 
     field: str
-    """Field to blame."""
     holds: Callable[[Subject, Division], Condition]
     """The condition; for a column of degrees, one answer for each layout."""
     message: str | Callable[[Subject, Division], str]

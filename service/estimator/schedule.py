@@ -13,18 +13,12 @@ from service.estimator.question import Layout, Recipe, RunStage
 def global_batch_of(recipe: Recipe, data: int) -> int:
     """Sequences in one optimizer step, given in either unit.
 
-    Formula:
-        B as given, or B_tokens / s; b x data where neither is
-
+    Formula: B as given, or B_tokens / s; b x data where neither is
     Args:
         recipe: the recipe; s its sequence length, b its micro-batch
         data: replicas [1]
-
-    Returns:
-        sequences in one step [1]
-
-    Source:
-        definition
+    Returns: sequences in one step [1]
+    Source: definition
 
     >>> global_batch_of(Recipe(sequence_length=4096, global_batch_tokens=4_194_304), 8)
     1024
@@ -69,19 +63,13 @@ def _uneven_batch(batch: int, micro_batch: int, data: int, field: str = "recipe.
 def steps_of(training_tokens: float, global_batch: int, tokens: float) -> int:
     """Optimizer steps of a run.
 
-    Formula:
-        ceil(D / (B s))
-
+    Formula: ceil(D / (B s))
     Args:
         training_tokens: tokens of the run, D [token]
         global_batch: sequences in one step, B [1]
         tokens: trained tokens of one sequence, s [token]
-
-    Returns:
-        steps [1]
-
-    Source:
-        definition
+    Returns: steps [1]
+    Source: definition
 
     >>> steps_of(1.4e12, 2048, 2048)
     333787
@@ -92,20 +80,14 @@ def steps_of(training_tokens: float, global_batch: int, tokens: float) -> int:
 def gpu_hours(steps: int, step_seconds: float, gpus: int, goodput: float) -> float:
     """GPU-hours of a run.
 
-    Formula:
-        steps x t_step x GPUs / 3600 / goodput
-
+    Formula: steps x t_step x GPUs / 3600 / goodput
     Args:
         steps: optimizer steps [1]
         step_seconds: seconds of one step [s]
         gpus: GPUs in all [1]
         goodput: useful share of the wall time [1]
-
-    Returns:
-        GPU-hours [h]
-
-    Source:
-        definition
+    Returns: GPU-hours [h]
+    Source: definition
 
     >>> gpu_hours(3600, 2.0, 8, 1.0)
     16.0
@@ -116,18 +98,12 @@ def gpu_hours(steps: int, step_seconds: float, gpus: int, goodput: float) -> flo
 def run_days(gpu_hours_used: float, gpus: int) -> float:
     """Wall time of a run.
 
-    Formula:
-        GPU-hours / (24 GPUs)
-
+    Formula: GPU-hours / (24 GPUs)
     Args:
         gpu_hours_used: GPU-hours of the run [h]
         gpus: GPUs in all [1]
-
-    Returns:
-        days [d]
-
-    Source:
-        definition
+    Returns: days [d]
+    Source: definition
 
     >>> run_days(384.0, 8)
     2.0
@@ -138,18 +114,12 @@ def run_days(gpu_hours_used: float, gpus: int) -> float:
 def ideal_days(days: float, goodput: float) -> float:
     """Wall time of a run if nothing were lost to interruptions and checkpoints.
 
-    Formula:
-        days x goodput
-
+    Formula: days x goodput
     Args:
         days: wall time [d]
         goodput: useful share of the wall time [1]
-
-    Returns:
-        days [d]
-
-    Source:
-        definition
+    Returns: days [d]
+    Source: definition
 
     >>> ideal_days(60.0, 0.9)
     54.0
@@ -160,19 +130,13 @@ def ideal_days(days: float, goodput: float) -> float:
 def spare_gpus(gpus: int, gpus_per_node: int, spare_fraction: float) -> int:
     """GPUs that wait, whole nodes of them, to stand in for failed ones.
 
-    Formula:
-        ceil(GPUs x share / GPUs of a node) x GPUs of a node
-
+    Formula: ceil(GPUs x share / GPUs of a node) x GPUs of a node
     Args:
         gpus: GPUs of the job [1]
         gpus_per_node: GPUs of one node [1]
         spare_fraction: spare GPUs over GPUs of the job [1]
-
-    Returns:
-        spare GPUs [1]
-
-    Source:
-        definition; a node is replaced as a whole (Llama 3, arXiv:2407.21783, section 3.3.4)
+    Returns: spare GPUs [1]
+    Source: definition; a node is replaced as a whole (Llama 3, arXiv:2407.21783, section 3.3.4)
 
     >>> spare_gpus(1024, 8, 0.05)
     56
@@ -183,18 +147,12 @@ def spare_gpus(gpus: int, gpus_per_node: int, spare_fraction: float) -> int:
 def spare_gpu_hours(days: float, spares: int) -> float:
     """GPU-hours of spares during a run.
 
-    Formula:
-        24 x days x spare GPUs
-
+    Formula: 24 x days x spare GPUs
     Args:
         days: wall time [d]
         spares: spare GPUs [1]
-
-    Returns:
-        GPU-hours [h]
-
-    Source:
-        definition
+    Returns: GPU-hours [h]
+    Source: definition
 
     >>> spare_gpu_hours(2.0, 8)
     384.0
@@ -205,18 +163,12 @@ def spare_gpu_hours(days: float, spares: int) -> float:
 def billed_gpu_hours(gpu_hours_used: float, spare_gpu_hours: float) -> float:
     """GPU-hours that are paid for: those of the job and those of its spares.
 
-    Formula:
-        GPU-hours of the job + GPU-hours of the spares
-
+    Formula: GPU-hours of the job + GPU-hours of the spares
     Args:
         gpu_hours_used: GPU-hours of the job [h]
         spare_gpu_hours: GPU-hours of the spares [h]
-
-    Returns:
-        GPU-hours [h]
-
-    Source:
-        definition
+    Returns: GPU-hours [h]
+    Source: definition
 
     >>> billed_gpu_hours(1000.0, 50.0)
     1050.0
@@ -227,18 +179,12 @@ def billed_gpu_hours(gpu_hours_used: float, spare_gpu_hours: float) -> float:
 def at_peak_gpu_hours(flop: int, peak_flop_per_s: float) -> float:
     """GPU-hours of some FLOP if every one ran at a stated rate.
 
-    Formula:
-        F / R / 3600
-
+    Formula: F / R / 3600
     Args:
         flop: the FLOP, F [FLOP]
         peak_flop_per_s: the rate, R [FLOP/s]
-
-    Returns:
-        GPU-hours [h]
-
-    Source:
-        definition
+    Returns: GPU-hours [h]
+    Source: definition
 
     >>> at_peak_gpu_hours(36 * 10**17, 1e15)
     1.0
@@ -285,14 +231,9 @@ class Schedule:
 def batches_of(stage: CompleteStage) -> tuple[int, ...]:
     """Batches that one stage of a run goes through, in turn.
 
-    Formula:
-        B_first + k increment, as long as that is below B_final; B_first alone where the batch does not rise
-
-    Returns:
-        sequences in one step, in turn [1]
-
-    Source:
-        Megatron-LM num_microbatches_calculator.py, --rampup-batch-size start increment samples
+    Formula: B_first + k increment, as long as that is below B_final; B_first alone where the batch does not rise
+    Returns: sequences in one step, in turn [1]
+    Source: Megatron-LM num_microbatches_calculator.py, --rampup-batch-size start increment samples
 
     >>> ramp = {"global_batch": 3072, "final_global_batch": 15360, "batch_increment": 3072}
     >>> batches_of(CompleteStage(until_tokens=1e9, sequence_length=4096, **ramp))
@@ -307,19 +248,13 @@ def batches_of(stage: CompleteStage) -> tuple[int, ...]:
 def steps_of_phases(trained: float, until_tokens: float, step_tokens: Sequence[float]) -> tuple[int, ...]:
     """Steps of each batch of a stage: each holds until its even share of the stage's tokens is trained.
 
-    Formula:
-        n_k = ceil((T_0 + (k + 1) (U - T_0) / n - T_k) / (B_k s)), at least 0,  T_k+1 = T_k + n_k B_k s
-
+    Formula: n_k = ceil((T_0 + (k + 1) (U - T_0) / n - T_k) / (B_k s)), at least 0,  T_k+1 = T_k + n_k B_k s
     Args:
         trained: tokens that the run trained before the stage, T_0 [token]
         until_tokens: tokens of the run at which the stage ends, U [token]
         step_tokens: trained tokens of one step of each of n batches, B_k s [token]
-
-    Returns:
-        steps of each batch [1]
-
-    Source:
-        Megatron-LM num_microbatches_calculator.py: the batch grows after equal numbers of samples
+    Returns: steps of each batch [1]
+    Source: Megatron-LM num_microbatches_calculator.py: the batch grows after equal numbers of samples
 
     >>> steps_of_phases(0.0, 100.0, [10.0])
     (10,)
@@ -461,12 +396,8 @@ def _batch_problems(stage: CompleteStage, micro_batch: int, layout: CompleteLayo
 def micro_batch_multiple(layout: Layout) -> int:
     """Micro-batches of which one step of a schedule takes a multiple.
 
-    Formula:
-        the group that interleaved stages run, 2 where DualPipe feeds both ends, else 1
-
-    Returns:
-        micro-batches [1]
-
+    Formula: the group that interleaved stages run, 2 where DualPipe feeds both ends, else 1
+    Returns: micro-batches [1]
     Source:
         Megatron-LM interleaved schedule, microbatch_group_size_per_vp_stage; DeepSeek-AI 2024,
         arXiv:2412.19437, section 3.2.1

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from service.estimator.complete import CompleteCluster, CompleteQuestion, CompleteRecipe, CompleteSoftware
 from service.estimator.constants import STEP_CONSTANTS, StepConstants, calibrated_steps
 from service.estimator.model.build import ledger_of, method_of
-from service.estimator.model.ledger import Ledger, Setting, by_operation, documents_of
+from service.estimator.model.ledger import Ledger, SequenceSettings, by_operation, documents_of
 from service.estimator.question import (
     AttentionName,
     Gpu,
@@ -49,7 +49,6 @@ class Workload:
     """Versions of its libraries; None means the newest."""
     implementation: Implementation
     kernel: AttentionName
-    """Attention kernel."""
     cross_entropy: CrossEntropy
     stack: Stack
     recompute: Recompute
@@ -81,7 +80,7 @@ def workload_of(question: CompleteQuestion) -> Workload:
     stack, run = STACKS[software.name], implementation_of(software)
     kernel = kernel_of(recipe.attention, run, gpu, deterministic=software.deterministic)
     load, capacity = recipe.expert_imbalance, recipe.expert_capacity_factor
-    setting = Setting(
+    setting = SequenceSettings(
         tokens=recipe.sequence_length,
         element_bytes=precision.element_bytes,
         keeps_scores=kernel == "eager",

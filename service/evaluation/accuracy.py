@@ -50,7 +50,6 @@ from service.units import BYTES, in_units
 from service.validation.serialization import to_bytes
 
 LISTED_ROWS = 20
-"""Rows in a list of the worst."""
 
 LARGEST_LINES = 3
 """Memory lines or step parts named for a prediction."""
@@ -212,7 +211,7 @@ def _worked(one: Evaluation, row: StepRow, *, counts_attention: bool) -> Publish
         work_flop=float(found.flop.per_step_flop if counts_attention else six_n),
         peak_flop_per_s=found.step.peak_flop_per_s * found.resolved.cluster.gpus,
         measured_seconds=row.measured_seconds,
-        is_apart=row.is_apart,
+        is_scored_apart=row.is_scored_apart,
         is_moe=one.is_moe,
     )
 
@@ -283,10 +282,7 @@ def shipped_accuracy_json() -> bytes:
 
 
 def own_accuracy_json(database: str, catalogue: Catalogue, caller: Caller) -> bytes:
-    """Accuracy on a caller's own measurements as JSON; null where the database does not answer.
-
-    It opens a connection of its own, because a computing process has none.
-    """
+    """Accuracy on a caller's own measurements as JSON, on a connection of its own; null without the database."""
     engine = open_engine(database, makes_folder=False, connections=1)
     try:
         return to_bytes(own_groups(engine, caller, catalogue))
@@ -326,7 +322,6 @@ Kind = tuple[str, str, str]
 """Pool of comparable errors: the quantity, and the class of stack and model."""
 
 ResidualsByKind = dict[Kind, dict[str, list[float]]]
-"""Residuals by kind, then source."""
 
 
 def _kind(one: Evaluation) -> Kind:

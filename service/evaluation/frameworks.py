@@ -30,11 +30,8 @@ class Framework:
     name: str
     """Regular expression for the start of the framework's cell."""
     stack: Mapping[str, Any]
-    """The stack that represents it."""
     model: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of its models."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
-    """Its default recipe."""
     precisions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Further defaults by precision: regular expression for the start of the recipe's name."""
     families: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -46,7 +43,6 @@ class Framework:
     zero_stages: Mapping[str, int] = field(default_factory=dict)
     """Default ZeRO stage by kind of training."""
     recompute: str | None = None
-    """Default recompute."""
     recipe_recomputes: Mapping[str, Any] = field(default_factory=dict)
     """Recompute of its own recipes, for rows that refer to them, by the start of the model's name."""
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -89,7 +85,6 @@ class Draft:
     """The body of a question, and the details of the row that it leaves out."""
 
     model: dict[str, Any] = field(default_factory=dict)
-    """Fields of the model."""
     recipe: dict[str, Any] = field(default_factory=dict)
     layout: dict[str, Any] = field(default_factory=dict)
     cluster: dict[str, Any] = field(default_factory=dict)

@@ -39,7 +39,6 @@ class SourceConvention:
     unit_bytes: float = GB
     """Bytes of the unit that the source writes as G or GB."""
     why: str = "software that logs torch's own counter is the usual case; GB is 1e9 bytes by its definition"
-    """Reason for the convention."""
 
 
 SOURCES = "sources.toml"
@@ -52,7 +51,7 @@ SUMMED = "per GPU average"
 """Rank cell of a figure that is the sum over all GPUs."""
 
 
-def is_apart(row: MeasuredRow) -> bool:
+def is_scored_apart(row: MeasuredRow) -> bool:
     """Whether scores count a row's step in a class of its own."""
     source = table_of(SOURCES)["apart"].get(row.text("source_key"))
     if "power limited" in row.text("gpu"):
@@ -63,7 +62,7 @@ def is_apart(row: MeasuredRow) -> bool:
 def gives_constants(row: MeasuredRow) -> bool:
     """Whether a fit may use a row."""
     source = table_of(SOURCES)["apart"].get(row.text("source_key"), {})
-    return not is_apart(row) or bool(source.get("gives_constants", False))
+    return not is_scored_apart(row) or bool(source.get("gives_constants", False))
 
 
 def convention_of(row: MeasuredRow) -> SourceConvention:
@@ -238,7 +237,6 @@ class Evaluation:
     predicted: Predicted | None = None
     """The estimate; None if no question expresses the row."""
     stage: StageMemory | None = None
-    """The stage whose memory was measured."""
     interval: Interval | None = None
     """Prediction of the figure."""
     reason: str = ""
@@ -289,7 +287,7 @@ def evaluate_step(row: MeasuredRow, catalogue: Catalogue) -> Evaluation:
     step_class = step_class_of(predicted.operations, predicted.estimate.resolved.gpu, is_sparse=is_sparse)
     return replace(
         evaluation,
-        figure_class=APART if is_apart(row) else step_class,
+        figure_class=APART if is_scored_apart(row) else step_class,
         measured=measured,
         predicted=predicted,
         interval=predicted.estimate.step.step_seconds,
@@ -319,18 +317,12 @@ def figure_of(row: MeasuredRow) -> str:
 def measured_step_seconds(row: MeasuredRow, predicted: Predicted) -> float:
     """Seconds of a row's step.
 
-    Formula:
-        as the row says; of a source that gives nothing but MFU: F / (MFU x peak x GPUs), F by its own convention
-
+    Formula: as the row says; of a source that gives nothing but MFU: F / (MFU x peak x GPUs), F by its own convention
     Args:
         row: the row
         predicted: its estimate, whose FLOP count where MFU is all that the row has
-
-    Returns:
-        seconds of one step [s]
-
-    Raises:
-        NotExpressible: the row has no such figure
+    Returns: seconds of one step [s]
+    Raises: NotExpressible: the row has no such figure
     """
     column = figure_of(row)
     figure = row.number_of(column)
@@ -373,7 +365,7 @@ def step_row_of(one: Evaluation) -> StepRow | None:
         stack=one.predicted.operations,
         measured_seconds=one.comparison.measured,
         waiting_fraction=waiting_fraction({part.kind: part.seconds for part in one.predicted.estimate.step.parts}),
-        is_apart=one.figure_class == APART,
+        is_scored_apart=one.figure_class == APART,
         gives_constants=gives_constants(one.row),
     )
 

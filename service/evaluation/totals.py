@@ -85,7 +85,6 @@ class LabDefaults:
     layout: Mapping[str, Any] = field(default_factory=dict)
     """Layout settings other than the degrees that rows state."""
     why: str
-    """Reason for them."""
 
 
 @cache
@@ -309,7 +308,6 @@ class EvaluatedRun:
 
     row: MeasuredRow
     published_gpu_hours: float | None
-    """None if not published."""
     run_question: RunQuestion | None = None
     """None if no question expresses the row."""
     gpu_hours: Interval | None = None

@@ -27,7 +27,6 @@ from service.formats.text import command_text
 from service.text_bounds import FIELD, MOST_COMMANDS, Lines, refusal
 
 PORT = 29500
-"""Port of the rendezvous."""
 
 SCRIPT = "train.py"
 """The caller's own script, for software that is a library."""
@@ -73,7 +72,6 @@ class Nodes:
 
     count: int
     gpus_each: int
-    """GPUs of each node, and its processes."""
 
 
 def nodes_of(question: Question) -> Nodes:
@@ -280,7 +278,6 @@ def _command_end(text: str) -> str:
 
 
 NAME = "train"
-"""Name of a job."""
 
 IMAGE = "IMAGE"
 """Placeholder for the caller's image."""
@@ -347,9 +344,7 @@ class Scheduled:
     script: str
     """Script that it starts."""
     gpus: int
-    """GPUs in all."""
     gpus_each: int
-    """GPUs of a node."""
     gpu: str | None = None
     """The scheduler's name of the GPU; None if not stated."""
     time_limit_seconds: float | None = None

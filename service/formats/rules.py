@@ -237,7 +237,6 @@ def combined(*written: Written) -> Fragment:
 
 
 MODEL = "model"
-"""The model as a whole."""
 
 STACK = tuple(f"recipe.stack.{field.name}" for field in fields(Software))
 RECIPE = (*(f"recipe.{field.name}" for field in fields(Recipe) if field.name != "stack"), *STACK)
@@ -274,7 +273,6 @@ class ExportRequest:
     """A question to write as a file."""
 
     question: CompleteQuestion
-    """The question, resolved."""
     version: str
     """The version of the tool, one of the target's."""
     command: str | None = None
@@ -371,7 +369,6 @@ class Draft:
     settings: dict[str, Any] = field(default_factory=dict)
     """Converted values of the settings that are read, by name."""
     places: dict[str, Place] = field(default_factory=dict)
-    """Place of each in the file."""
     unknown: list[Entry] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
     model: dict[str, Any] | str | None = None

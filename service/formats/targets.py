@@ -93,4 +93,3 @@ _FORMATS = (
 )
 
 FORMATS: Mapping[str, Format] = {one.name: one for one in _FORMATS}
-"""Every format by name."""

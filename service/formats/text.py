@@ -194,7 +194,6 @@ def command_text(words: Sequence[str], raw: Sequence[str] = ()) -> str:
 
 
 LONGEST_FILE_BYTES = 256 * 1024
-"""Longest file that is read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,6 @@ class Job:
     status: JobStatus
     priority: int
     attempt: int
-    """Number of claims."""
     given_back: int
     """Attempts that were released and do not count."""
     max_attempts: int
@@ -72,7 +71,6 @@ class Job:
     error: Mapping[str, Any] | None
     """Code and message of the last failure."""
     events: int
-    """Number of its events."""
     lease_digest: bytes | None = field(repr=False)
     """Digest of the current lease; None where no lease is valid."""
     lease_key: str
@@ -81,7 +79,6 @@ class Job:
     """Digest of the outcome of the last claim; None while there is none."""
     file_bytes: int
     progress_bytes: int
-    """Bytes of all progress reports."""
 
     @property
     def attempts_used(self) -> int:

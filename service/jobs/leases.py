@@ -69,10 +69,7 @@ class Claim(NamedTuple):
 
 
 def read_queued_work(engine: Engine) -> tuple[frozenset[QueuedWork], float | None]:
-    """Queued jobs by requirements and owner, and the seconds until a job that was put off becomes available.
-
-    A cheap read before a claim, one for all waiting workers.
-    """
+    """Queued jobs by requirements and owner, and the seconds until the next put-off job: one cheap read for all."""
     first = select(func.min(JOBS.c.available_at)).where(JOBS.c.status == "queued", JOBS.c.available_at > now())
     with answering(), reading(engine) as connection:
         found = frozenset(_queued_work_in(connection))
@@ -232,10 +229,7 @@ def holds_job(engine: Engine, lease: Lease) -> bool:
 
 
 def _refuse_too_large(connection: Connection, job: Job, more_bytes: int, most_key_bytes: int) -> None:
-    """Refuse a file beyond the bounds of a job or of a key.
-
-    Uploads of one key at the same moment are not counted together, so that none waits for another.
-    """
+    """Refuse a file beyond the bounds of a job or of a key; simultaneous uploads do not wait for each other."""
     if more_bytes <= 0:
         return
     if job.file_bytes + more_bytes > MOST_JOB_BYTES:
@@ -304,7 +298,6 @@ class Outcome:
 
     ending: Ending
     result: Any = None
-    """The result, as JSON."""
     error: Mapping[str, Any] | None = None
     """Code, message, and `final` where another attempt would fail the same way."""
 

@@ -83,7 +83,6 @@ CHOICES: Mapping[str, tuple[str, Any]] = {
     "Verified": ("Whether a row was checked against its source.", Verified),
     "ZeroStage": ("What is sharded over replicas.", question.ZeroStage),
 }
-"""Choices that have a type of their own: what one is, and the values."""
 
 EXAMPLES = {"example", "examples"}
 """Keys below which nothing is a schema."""

@@ -97,19 +97,13 @@ def memory_missing(device: Interval, usable_bytes: float, risk_fraction: float, 
 def most_device_bytes(device: Interval, usable_bytes: float, limits: SolveLimits) -> float:
     """The largest device peak that will do, with a spread as wide as that of another one.
 
-    Formula:
-        min((1 - headroom) usable, the largest that has the verdict `fits`)
-
+    Formula: min((1 - headroom) usable, the largest that has the verdict `fits`)
     Args:
         device: the device peak whose spread is taken
         usable_bytes: memory a job can use [byte]
         limits: what has to stay free
-
-    Returns:
-        bytes [byte]
-
-    Source:
-        definition
+    Returns: bytes [byte]
+    Source: definition
 
     >>> most_device_bytes(Interval(9.0, 10.0, 11.0, "analytic"), 10.0, SolveLimits(headroom_fraction=0.5))
     5.0
@@ -170,13 +164,10 @@ class Attempt:
     """One value of the open field."""
 
     value: int
-    """The value."""
     question: Question
-    """The question with it."""
     refused: Refused | None = None
     """The rules that it breaks; None where it is legal."""
     why_not: WhyNot | None = None
-    """Why it will not do; None where it does."""
     shortfall: MemoryShortfall = NONE
     """What keeps it from fitting, stage by stage."""
 
@@ -333,7 +324,6 @@ class Unknown:
     values: Callable[[Question, int], Values]
     """Its values, ascending: nearly all that rules allow, each a multiple of a number."""
     put: Callable[[Question, int], Question]
-    """The question with a value."""
     bounds: tuple[int, int]
     """Smallest and largest value of the field."""
     assumptions: tuple[str, ...]
@@ -343,7 +333,6 @@ class Unknown:
     limits: tuple[str, ...] = ()
     """Limits of the run that its values are evaluated by."""
     needs_limit: bool = False
-    """Whether it has no end without one of them."""
 
 
 def degrees_unit(layout: Layout) -> int:

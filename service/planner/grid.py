@@ -216,7 +216,6 @@ class Block:
     mirrors: bool
     """Each rank serves a stage from either end (DualPipe)."""
     other_orders: tuple[RankOrder, ...]
-    """Orders of ranks beside that of the grid."""
     data: tuple[int, ...]
     """Allowed numbers of replicas; any where empty."""
 
@@ -336,7 +335,6 @@ class StageColumn:
     stage: Stage
     load: RankLoad
     count: Amount
-    """Stages of this kind."""
 
 
 def stage_columns(

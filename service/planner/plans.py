@@ -52,7 +52,6 @@ class Candidate:
     """One layout that fits, as the search saw it."""
 
     step_seconds: float
-    """Seconds of one optimizer step."""
     reserved_bytes: float
     """What the allocator holds on its fullest GPU."""
     place: int
@@ -285,7 +284,6 @@ class Plan:
     question: Question
     """It, as an estimate would be asked."""
     answer: Estimate
-    """What it takes."""
 
     @property
     def seconds(self) -> float:

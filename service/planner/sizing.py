@@ -60,18 +60,12 @@ RULE_SOURCE = "Hoffmann et al. 2022, arXiv:2203.15556, table 3: 70e9 parameters,
 def expected_loss_nats(fit: LossFit, parameters: float, training_tokens: float) -> float:
     """Loss that a fit expects of a model after a run, for one token.
 
-    Formula:
-        E + A / N^alpha + B / D^beta
-
+    Formula: E + A / N^alpha + B / D^beta
     Args:
         parameters: N [1]
         training_tokens: D [token]
-
-    Returns:
-        loss [nat]
-
-    Source:
-        Hoffmann et al. 2022, arXiv:2203.15556, equation 2
+    Returns: loss [nat]
+    Source: Hoffmann et al. 2022, arXiv:2203.15556, equation 2
 
     >>> round(expected_loss_nats(HOFFMANN, 70e9, 1.4e12), 2)
     1.94
@@ -82,17 +76,11 @@ def expected_loss_nats(fit: LossFit, parameters: float, training_tokens: float) 
 def optimal_parameters(fit: LossFit, total_flop: float) -> float:
     """Parameters with the least loss for so many FLOP, C.
 
-    Formula:
-        G (C / 6)^(beta / (alpha + beta)),  G = (alpha A / (beta B))^(1 / (alpha + beta))
-
+    Formula: G (C / 6)^(beta / (alpha + beta)),  G = (alpha A / (beta B))^(1 / (alpha + beta))
     Args:
         total_flop: C [FLOP]
-
-    Returns:
-        N [1]
-
-    Source:
-        Hoffmann et al. 2022, arXiv:2203.15556, equation 4
+    Returns: N [1]
+    Source: Hoffmann et al. 2022, arXiv:2203.15556, equation 4
 
     >>> f"{optimal_parameters(BESIROGLU, 5.76e23):.2e}"
     '7.22e+10'
@@ -105,18 +93,12 @@ def optimal_parameters(fit: LossFit, total_flop: float) -> float:
 def affordable_tokens(parameters: float, total_flop: float) -> float:
     """Tokens that a model can be trained on with so many FLOP.
 
-    Formula:
-        C / (6 N)
-
+    Formula: C / (6 N)
     Args:
         parameters: N [1]
         total_flop: C [FLOP]
-
-    Returns:
-        D [token]
-
-    Source:
-        Hoffmann et al. 2022, arXiv:2203.15556, section 3.3
+    Returns: D [token]
+    Source: Hoffmann et al. 2022, arXiv:2203.15556, section 3.3
 
     >>> f"{affordable_tokens(70e9, 5.88e23):.1e}"
     '1.4e+12'
@@ -127,17 +109,11 @@ def affordable_tokens(parameters: float, total_flop: float) -> float:
 def rule_parameters(total_flop: float) -> float:
     """Parameters of a model that is trained on 20 tokens for each of them.
 
-    Formula:
-        sqrt(C / (6 x 20))
-
+    Formula: sqrt(C / (6 x 20))
     Args:
         total_flop: C [FLOP]
-
-    Returns:
-        N [1]
-
-    Source:
-        Hoffmann et al. 2022, arXiv:2203.15556, table 3
+    Returns: N [1]
+    Source: Hoffmann et al. 2022, arXiv:2203.15556, table 3
 
     >>> f"{rule_parameters(5.88e23):.1e}"
     '7.0e+10'
@@ -148,17 +124,11 @@ def rule_parameters(total_flop: float) -> float:
 def most_parameters_served(inference_per_token_flop: float) -> float:
     """Largest model whose use costs at most so many FLOP a token.
 
-    Formula:
-        cap / 2
-
+    Formula: cap / 2
     Args:
         inference_per_token_flop: FLOP that one token may take [FLOP]
-
-    Returns:
-        N [1]
-
-    Source:
-        Kaplan et al. 2020, arXiv:2001.08361, table 1: 2 N FLOP in a forward pass
+    Returns: N [1]
+    Source: Kaplan et al. 2020, arXiv:2001.08361, table 1: 2 N FLOP in a forward pass
 
     >>> most_parameters_served(16e9)
     8000000000.0
@@ -213,7 +183,6 @@ class Server:
     """The GPU that serves a trained model."""
 
     usd_per_gpu_hour: float
-    """What one of its GPUs costs."""
     flop_per_s: float
     """Dense peak of one of them."""
     mfu_fraction: float
@@ -223,18 +192,12 @@ class Server:
 def inference_usd_per_million_tokens(inference_per_token_flop: float, server: Server) -> float:
     """What a million tokens cost once the model is used.
 
-    Formula:
-        1e6 c / (3600 R MFU) x price of a GPU-hour
-
+    Formula: 1e6 c / (3600 R MFU) x price of a GPU-hour
     Args:
         inference_per_token_flop: operations of one token, c [FLOP]
         server: the GPU, of peak R
-
-    Returns:
-        dollars for a million tokens [USD]
-
-    Source:
-        definition; Pope et al. 2022, arXiv:2211.05102, section 4.4: cost is inverse to MFU
+    Returns: dollars for a million tokens [USD]
+    Source: definition; Pope et al. 2022, arXiv:2211.05102, section 4.4: cost is inverse to MFU
 
     >>> server = Server(usd_per_gpu_hour=3.6, flop_per_s=1e15, mfu_fraction=0.5)
     >>> round(inference_usd_per_million_tokens(16e9, server), 9)
@@ -246,18 +209,12 @@ def inference_usd_per_million_tokens(inference_per_token_flop: float, server: Se
 def affordable_inference_flop(usd_per_million_tokens: float, server: Server) -> float:
     """Operations that one token may take for so many dollars a million.
 
-    Formula:
-        dollars / 1e6 x 3600 R MFU / price of a GPU-hour
-
+    Formula: dollars / 1e6 x 3600 R MFU / price of a GPU-hour
     Args:
         usd_per_million_tokens: what a million tokens may cost [USD]
         server: the GPU, of peak R
-
-    Returns:
-        operations of one token [FLOP]
-
-    Source:
-        definition
+    Returns: operations of one token [FLOP]
+    Source: definition
 
     >>> server = Server(usd_per_gpu_hour=3.6, flop_per_s=1e15, mfu_fraction=0.5)
     >>> f"{affordable_inference_flop(0.032, server):.3g}"
@@ -273,17 +230,11 @@ def _usd_per_flop(server: Server) -> float:
 def critical_batch_tokens(loss_nats: float) -> float:
     """Tokens in one step at which twice the least number of steps and twice the fewest tokens reach a loss.
 
-    Formula:
-        2e8 / loss^4.76
-
+    Formula: 2e8 / loss^4.76
     Args:
         loss_nats: loss that is reached, for one token [nat]
-
-    Returns:
-        tokens [token]
-
-    Source:
-        Kaplan et al. 2020, arXiv:2001.08361, equation 1.4: B* = 2e8 tokens, alpha_B = 0.21
+    Returns: tokens [token]
+    Source: Kaplan et al. 2020, arXiv:2001.08361, equation 1.4: B* = 2e8 tokens, alpha_B = 0.21
 
     >>> f"{critical_batch_tokens(2.0):.2e}"
     '7.37e+06'
@@ -294,17 +245,11 @@ def critical_batch_tokens(loss_nats: float) -> float:
 def best_batch_tokens(total_flop: float) -> float:
     """Tokens in one step that came out best in sweeps with so many FLOP.
 
-    Formula:
-        0.2920 C^0.3271
-
+    Formula: 0.2920 C^0.3271
     Args:
         total_flop: C of the whole run [FLOP]
-
-    Returns:
-        tokens [token]
-
-    Source:
-        DeepSeek-AI 2024, arXiv:2401.02954, equation 1
+    Returns: tokens [token]
+    Source: DeepSeek-AI 2024, arXiv:2401.02954, equation 1
 
     >>> f"{best_batch_tokens(1e20):.2e}"
     '1.02e+06'

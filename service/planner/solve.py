@@ -70,7 +70,6 @@ class Threshold:
     beyond: Attempt | None = None
     """The nearest value on its other side, which will not do; None where the field ends before it."""
     tried: int = 0
-    """Number of values tried."""
     gap: Attempt | None = None
     """The largest legal value below the one that you ask for that was tried and will not do either; None where none
     was found, as nearly always."""

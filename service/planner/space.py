@@ -161,7 +161,6 @@ class StageGroup:
     far: Stage
     """The stage as far from the other end, whose weights a DualPipe rank holds too."""
     count: int
-    """Stages of the group."""
 
 
 def stage_groups(workload: Workload, layout: CompleteLayout, *, mirrors: bool) -> tuple[StageGroup, ...]:
@@ -194,17 +193,11 @@ def fits(workload: Workload, reserved: float, headroom_fraction: float = 0.0) ->
 def most_reserved_bytes(workload: Workload, headroom_fraction: float = 0.0) -> float:
     """Most bytes that the allocator may reserve on the peak GPU of a layout that fits.
 
-    Formula:
-        the largest reserved memory of which `fits` is true, which is true of all that are smaller
-
+    Formula: the largest reserved memory of which `fits` is true, which is true of all that are smaller
     Args:
         headroom_fraction: share of the usable memory that has to stay free [1]
-
-    Returns:
-        bytes of one GPU [byte]; minus infinity where nothing fits
-
-    Source:
-        allocator.reserved_interval, device.device_interval, verdict
+    Returns: bytes of one GPU [byte]; minus infinity where nothing fits
+    Source: allocator.reserved_interval, device.device_interval, verdict
 
     >>> from service.estimator.samples import sample_workload
     >>> most = most_reserved_bytes(sample_workload())
@@ -277,18 +270,12 @@ def _uneven_partitions(model: Model, plain: CompleteLayout) -> tuple[CompleteLay
 def balanced_layers(layers: int, chunks: int) -> tuple[int, ...] | None:
     """Layers of each chunk, as even as they go with embedding and head counted as a layer each.
 
-    Formula:
-        L + 2 split over n chunks, the larger shares in the middle and last of them first; one fewer at both ends
-
+    Formula: L + 2 split over n chunks, the larger shares in the middle and last of them first; one fewer at both ends
     Args:
         layers: layers of the model, L [1]
         chunks: stages x virtual stages, n [1]
-
-    Returns:
-        layers of each chunk in the order of the model [1]; None where a chunk would have none
-
-    Source:
-        Llama 3, arXiv:2407.21783, section 3.3.2 (one layer fewer on the first and the last stage)
+    Returns: layers of each chunk in the order of the model [1]; None where a chunk would have none
+    Source: Llama 3, arXiv:2407.21783, section 3.3.2 (one layer fewer on the first and the last stage)
 
     >>> balanced_layers(32, 5)
     (5, 7, 7, 7, 6)
@@ -308,18 +295,12 @@ def balanced_layers(layers: int, chunks: int) -> tuple[int, ...] | None:
 def larger_first(layers: int, chunks: int) -> tuple[int, ...] | None:
     """Layers of each chunk, as even as they go, the larger shares first.
 
-    Formula:
-        floor(L / n), one more in the first L mod n
-
+    Formula: floor(L / n), one more in the first L mod n
     Args:
         layers: layers of the model, L [1]
         chunks: stages x virtual stages, n [1]
-
-    Returns:
-        layers of each chunk in the order of the model [1]; None where a chunk would have none
-
-    Source:
-        deepspeedai/DeepSpeed@edaa722 runtime/utils.py partition_uniform
+    Returns: layers of each chunk in the order of the model [1]; None where a chunk would have none
+    Source: deepspeedai/DeepSpeed@edaa722 runtime/utils.py partition_uniform
 
     >>> larger_first(32, 5)
     (7, 7, 6, 6, 6)
@@ -331,18 +312,12 @@ def larger_first(layers: int, chunks: int) -> tuple[int, ...] | None:
 def full_but_last(layers: int, chunks: int) -> tuple[int, ...] | None:
     """Layers of each chunk, the same in all but the last, which has the head beside what is left.
 
-    Formula:
-        q = ceil(L / n), and L - (n - 1) q in the last
-
+    Formula: q = ceil(L / n), and L - (n - 1) q in the last
     Args:
         layers: layers of the model, L [1]
         chunks: stages x virtual stages, n [1]
-
-    Returns:
-        layers of each chunk in the order of the model [1]; None where the last would have none
-
-    Source:
-        Megatron-LM decoder-last-pipeline-num-layers; Megatron-Bridge's DeepSeek-V3 and Kimi K2 in 16 chunks
+    Returns: layers of each chunk in the order of the model [1]; None where the last would have none
+    Source: Megatron-LM decoder-last-pipeline-num-layers; Megatron-Bridge's DeepSeek-V3 and Kimi K2 in 16 chunks
 
     >>> full_but_last(61, 16)
     (4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 1)
@@ -411,7 +386,6 @@ class Pipeline:
     layout: CompleteLayout
     """Stages, virtual stages, layers of each, order of ranks; the other fields unset."""
     groups: tuple[StageGroup, ...]
-    """Its stages."""
     mirrored: tuple[StageGroup, ...]
     """The same where each rank serves a stage from either end (DualPipe)."""
 

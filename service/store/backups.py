@@ -217,7 +217,6 @@ class Backup:
     version: str
     """Version of traincost that wrote it."""
     made_at: str
-    """In UTC."""
     tables: dict[str, Tally]
 
     @property

@@ -348,7 +348,6 @@ class DatabaseContents:
     keys: Sequence[ApiKey]
     """Every key that was ever created."""
     workers: Sequence[SeenWorker]
-    """Live workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,7 +375,6 @@ class DatabaseState:
     clock_difference_seconds: float
     """How far its clock is ahead of this machine's."""
     room: ConnectionLimits | None
-    """None for SQLite."""
     contents: DatabaseContents | None
     """None where the schema has another revision."""
 

@@ -75,7 +75,6 @@ class RowTable:
     spread: str = ""
     """Field of the rows whose own fields are columns."""
     spread_columns: tuple[str, ...] = ()
-    """Those columns."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -172,7 +171,6 @@ class Change:
     number: int
     """Its number, from 1 without a gap."""
     made_at: datetime
-    """When it was made."""
     catalogue: str
     """Digest of the whole catalogue after it: what `rev` asks for and answers name."""
     owner: str
@@ -188,7 +186,6 @@ class Rows:
     put: tuple[Row, ...] = ()
     """New rows and new versions of rows."""
     drop: tuple[Row, ...] = ()
-    """Rows to remove."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

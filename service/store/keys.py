@@ -44,7 +44,6 @@ class ShareLink:
     revoked_at: datetime | None = None
     """Revocation of the link or of its key, whichever came first."""
     last_used_at: datetime | None = None
-    """To a minute."""
 
 
 def create_share_link(engine: sa.Engine, link: ShareLink, most: int) -> bool:
@@ -126,16 +125,13 @@ class ApiKey:
     """SHA-256 of the secret part."""
     created_at: datetime
     expires_at: datetime | None = None
-    """None for never."""
     revoked_at: datetime | None = None
     last_used_at: datetime | None = None
-    """To a minute."""
     requests_per_minute: int | None = None
     """Sustained rate, 0 for unlimited; None for the service's setting."""
     request_burst: int | None = None
     """Requests at once after a pause; None for the service's setting."""
     limit_changes: int = 0
-    """Number of changes of these limits."""
 
 
 def create_key(engine: sa.Engine, key: ApiKey) -> None:
@@ -222,7 +218,6 @@ class Caller:
 
 
 UNRESTRICTED = Caller(sees_all=True)
-"""The caller of a service without keys."""
 
 
 USES_APART = timedelta(minutes=1)

@@ -29,7 +29,6 @@ class AuditedCall:
     operation: str
     """Operation id in the contract, or the command."""
     request_id: str | None = None
-    """Id of the request; None for commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +141,6 @@ class RequestKey:
     """Owner of the key or token."""
     operation: str
     key: str
-    """The Idempotency-Key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,10 +156,7 @@ class StoredResponse:
 def once(
     engine: sa.Engine, key: RequestKey, request_digest: str, act: Callable[[], "StoredResponse"]
 ) -> tuple["StoredResponse", bool]:
-    """The response of a request, and whether it is a stored one; a second one under the same key waits for the first.
-
-    One transaction covers the work and the response, so a failure stores neither.
-    """
+    """The response of a request, and whether it is a stored one; one transaction covers the work and the response."""
     columns = REMEMBERED_ANSWERS.c
     has_key = [columns[name] == value for name, value in asdict(key).items()]
     row: dict[str, Any] = {

@@ -40,10 +40,7 @@ def _table(name: str, key: str, *items: SchemaItem) -> sa.Table:
 
 
 def _versions(name: str, key: str, *columns: sa.Column[Any]) -> sa.Table:
-    """Versions of rows with their source, date and verification, each valid between two changes of the catalogue.
-
-    A change closes a version and adds the next. The revision is last in the key, so that a row's versions are adjacent.
-    """
+    """Versions of rows, each valid between two changes of the catalogue. The revision is last in the key."""
     names, holds = ("owner", *key.split()), sa.text("until_change IS NULL")
     return sa.Table(
         name,
@@ -337,7 +334,6 @@ SCENARIO_REVISIONS = _table(
     *_optional(sa.Double, "gpu_hours", "cost_usd"),
     sa.ForeignKeyConstraint(["id"], ["scenarios.id"], ondelete="CASCADE"),
 )
-"""Revisions of each scenario; removed with it."""
 
 SHARE_LINKS = _table(
     "share_links",

@@ -35,7 +35,6 @@ class JobRequest:
     worker: str
     capabilities: Capabilities
     kinds: Sequence[str]
-    """Kinds of jobs that it can run."""
     key: str = ""
     """Id of its key; empty where the service requires none."""
     owner: str | None = None

@@ -55,7 +55,6 @@ class Table:
     lines: tuple[Line, ...]
     """Its rows, those without any text left out."""
     findings: tuple[Finding, ...]
-    """Rows that are none."""
 
 
 def read_table(content: bytes, columns: Sequence[str], required: Sequence[str]) -> Table:

@@ -215,7 +215,6 @@ class ListQuery:
     limit: int | None
     """Rows on a page; None where the request sets no limit."""
     order: Order
-    """Order of the rows."""
     after: Place | None
     """Position at which the previous page ended; None for the first page."""
 
@@ -329,7 +328,6 @@ class Listed:
     columns: Sequence[Column]
     """Columns, the key first."""
     rows: Iterable[Any]
-    """All rows."""
     meanings: Meanings = field(default_factory=dict)
     """By column, the values that a name in a filter may mean."""
     sort: str | None = None
@@ -367,7 +365,6 @@ class Table:
     columns: Sequence[Column]
     """Columns, the key first."""
     rows: Sequence[Any]
-    """Rows, in order."""
 
 
 def table_of(listed: Listed, parameters: Parameters) -> Table:
@@ -579,7 +576,6 @@ class ListTypes:
     singular: str
     """Name of one row in schemas and operations."""
     row_meaning: str
-    """What one row is."""
     columns: Sequence[Column]
     """Columns, the key first."""
     sort: str | None = None

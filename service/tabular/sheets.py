@@ -70,7 +70,6 @@ class Sheet:
     name: str
     """Its name; letters only, so that formulas can name it as it is."""
     rows: Sequence[Sequence[SheetCell]]
-    """Its cells, row by row; None for an empty one."""
     widths: Sequence[int]
     """Characters that each column shows."""
     is_table: bool = False

@@ -135,7 +135,6 @@ LATE_SECONDS = 5.0
 MEDIA_TYPES: Mapping[str, str] = {
     ".gz": "application/gzip", ".json": "application/json", ".csv": "text/csv", ".txt": "text/plain",
 }  # fmt: skip
-"""Media types by suffix."""
 
 LONGEST_SHOWN = 300
 """Characters of a reason or a note in progress reports, so that heartbeats stay short; the record has all."""

@@ -413,10 +413,7 @@ class Decoder(nn.Module):
         return self.dropout(hidden)
 
     def _mask(self, mixer: str, length: int, hidden: torch.Tensor) -> torch.Tensor | None:
-        """The additive mask of eager attention, and of windows that the fused kernels lack.
-
-        It is 0 for visible keys, and the lowest number for others.
-        """
+        """The additive mask of eager attention, and of windows that the fused kernels lack: 0 or the lowest number."""
         model, device, dtype = self.model, hidden.device, hidden.dtype
         window = {
             "sliding_attention": model.sliding_window, "chunked_attention": model.attention_chunk_size,

@@ -65,7 +65,6 @@ class DriverGpu:
     uuid: str
     """Globally unique name."""
     address: str
-    """PCI address."""
     driver: str
     """Version of the driver."""
     most_clock_hz: float | None

@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from service.calibration.records import HELD_BACK, ProbeName, ProbeRecord, ProbeTask
+from service.calibration.records import SLOWDOWNS, ProbeName, ProbeRecord, ProbeTask
 from service.errors import Refused
 from service.worker.devices import EnvironmentWatch, chosen_device, missing_torch, refuse_busy, watched
 from service.worker.probing import (
@@ -79,7 +79,7 @@ def run_task(task: ProbeTask, folder: Path, place: Place, started_seconds: float
     for watch in watches:
         if watch.environment.is_partition:
             reasons.append("measured on a slice of a GPU (MIG): the figures hold for the slice, not for the whole GPU")
-        if held_back := ", ".join(sorted(HELD_BACK.keys() & set(watch.environment.throttle_reasons))):
+        if held_back := ", ".join(sorted(SLOWDOWNS.keys() & set(watch.environment.throttle_reasons))):
             reasons.append(f"the driver held the clock down ({held_back}): cool or power the GPU, then ask again")
     return replace(
         record,

@@ -39,7 +39,6 @@ class ProbeContext:
     report: Callable[[float, str], None]
     """Reports progress: the done fraction, and a description."""
     rank: int = 0
-    """Rank of this process."""
     ranks: int = 1
     """Processes of the probe, one a device."""
 
@@ -86,10 +85,7 @@ TIMES_THE_CACHE = 2
 
 
 class Caches:
-    """Empties the caches of a device, and times functions on them.
-
-    The buffer is read, not written, so that nothing is written back during the measurement.
-    """
+    """Empties the caches of a device by reading a buffer, and times functions on them."""
 
     def __init__(self, device: str) -> None:
         import torch
@@ -115,10 +111,7 @@ class Caches:
             self._torch.cuda.empty_cache()
 
     def cold_seconds(self, work: Callable[[], Any], before: Callable[[], Any] | None = None) -> float:
-        """Time of one run on emptied caches.
-
-        A GPU reads the buffer for longer than this process needs to enqueue the run, so the time excludes the host.
-        """
+        """Time of one run on emptied caches; a GPU reads the buffer meanwhile, so the time excludes the host."""
         self._buffer.sum()
         if before is not None:
             before()
@@ -213,11 +206,10 @@ FIRST_RUNS = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class PreparedRun:
     """A case with prepared inputs."""
 
     run: Callable[[], Any]
-    """The function to time."""
     error_fraction: Callable[[], float]
     """Largest error of its result over the largest number of the reference in higher precision."""
 
@@ -231,7 +223,7 @@ class Case:
     """Parameters that distinguish it from others of the same operation."""
     amount: float
     """FLOP or bytes, in one unit for all cases of a probe; a rate is this amount over the time."""
-    prepare: Callable[[], Ready]
+    prepare: Callable[[], PreparedRun]
     """Function that prepares its inputs, called in each turn."""
     allowed_error_fraction: float
     """Largest allowed error of its result."""
@@ -245,11 +237,9 @@ class TimingRun:
 
     case: Case
     seconds: list[float] = field(default_factory=list)
-    """Measured times."""
     turn_seconds: float = 0.0
     """Time of its first turn, with preparation and without warm-up."""
     error_fraction: float | None = None
-    """Error of its result."""
     left_out: LeftOut | None = None
     """Reason of a missing measurement."""
 
@@ -481,9 +471,7 @@ class Place:
 
     rank: int = 0
     ranks: int = 1
-    """Number of ranks."""
     local_rank: int = 0
-    """Rank on this machine."""
 
 
 def place_of(ranks: int, variables: Mapping[str, str]) -> Place | None:
@@ -540,11 +528,7 @@ def nodes_of(ranks: int, variables: Mapping[str, str]) -> int:
 
 
 def rendezvous(folder: Path, variables: Mapping[str, str]) -> str:
-    """URL of the rendezvous of the ranks.
-
-    On one machine it is a file, because another process could take a port before the ranks do. Ranks of torchrun use
-    its address.
-    """
+    """URL of the ranks' rendezvous: a file on one machine, where a port could be taken; torchrun's address with it."""
     return "env://" if "MASTER_ADDR" in variables else f"file://{folder.absolute()}/{RENDEZVOUS}"
 
 
@@ -557,9 +541,7 @@ class Group:
     """Process group of all ranks of a probe."""
 
     context: ProbeContext
-    """Context of the probe."""
     distributed: Any
-    """torch.distributed."""
     backend: str
     """Library of collectives."""
     token: Any

@@ -35,7 +35,6 @@ class Node:
     kind: str
     """Kind of its GPUs; empty where there are none or the kind is unknown."""
     labels: Mapping[str, str]
-    """Labels of its operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +42,6 @@ class Placement:
     """Placement of the ranks of a task."""
 
     bundles: tuple[Mapping[str, float], ...]
-    """Resources of each node."""
     ranks: tuple[tuple[int, ...], ...]
     """Ranks on each node; empty where a single node starts all of them itself."""
     strategy: Strategy

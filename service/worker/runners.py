@@ -38,7 +38,6 @@ class Task:
     most_seconds: float = inf
     """Timeout from its start: waiting for a place does not count."""
     module: str = PROBE_PROCESS
-    """Its module."""
     device: str | None = None
     """Name of the device that it is for, as the runner reports it; None for any."""
 

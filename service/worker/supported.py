@@ -23,10 +23,8 @@ BUILT = frozenset({
 """Fields of a model that the decoder builds."""
 
 MIXERS = ("full_attention", "sliding_attention", "chunked_attention")
-"""Supported token mixers."""
 
 CHANNELS = ("dense", "sparse")
-"""Supported channel mixers."""
 
 NORMALIZATIONS = ("rmsnorm", "layernorm", "layernorm_no_bias", "nonparametric")
 
@@ -93,7 +91,6 @@ KERNELS = ("eager", "flash", "flash-2", "cudnn")
 """Attention kernels of torch, by their names in recipes."""
 
 OPTIMIZERS = ("adamw", "sgd-momentum")
-"""Optimizers of torch."""
 
 WEIGHTS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp16-mixed": "float32", "bf16-mixed": "float32"}
 """torch's format of the weights under each supported precision recipe."""
@@ -113,9 +110,7 @@ class StepRecipe:
     """The recipe of a step."""
 
     sequence_length: int
-    """Tokens of a sequence."""
     micro_batch: int
-    """Sequences of a step, which has one micro-batch."""
     precision: str
     """A name of WEIGHTS."""
     optimizer: str
@@ -123,7 +118,6 @@ class StepRecipe:
     fused_update: bool
     """The optimizer is one kernel; else each operation runs over lists of tensors."""
     kernel: str
-    """Attention kernel."""
     recompute: tuple[str, int | None]
     """`none` or `full`, and for a block of layers how many."""
     dropout_fraction: float

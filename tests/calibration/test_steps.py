@@ -32,7 +32,7 @@ from tests.estimator.small_models import FAMILIES
 ASKED = question(next(iter(FAMILIES.values())), Recipe(sequence_length=1024, stack="fsdp1"), Layout(), gpus=8)
 
 
-def row(name: str, source: str, *, is_apart: bool = False) -> StepRow:
+def row(name: str, source: str, *, is_scored_apart: bool = False) -> StepRow:
     return StepRow(
         id=name,
         source_key=source,
@@ -41,7 +41,7 @@ def row(name: str, source: str, *, is_apart: bool = False) -> StepRow:
         stack=("fsdp1", "eager"),
         measured_seconds=1.0,
         waiting_fraction=0.0,
-        is_apart=is_apart,
+        is_scored_apart=is_scored_apart,
     )
 
 
@@ -59,7 +59,7 @@ class Remembering:
 
 
 def test_a_row_is_predicted_by_a_fit_without_its_source() -> None:
-    rows = [row("a", "one"), row("b", "one"), row("c", "two"), row("d", "three", is_apart=True)]
+    rows = [row("a", "one"), row("b", "one"), row("c", "two"), row("d", "three", is_scored_apart=True)]
     assert held_out_seconds(rows, Remembering()) == {"a": 2.0, "b": 2.0, "c": 3.0, "d": 3.0}
     assert held_out_seconds(rows, Remembering(), only=["two"]) == {"c": 3.0}
 
@@ -71,21 +71,21 @@ def test_digests_tell_names_and_values_apart() -> None:
 
 
 def test_a_baseline_is_fitted_on_other_sources_of_the_same_gpu() -> None:
-    def worked(source: str, gpu: str, seconds: float, *, is_apart: bool = False) -> PublishedStep:
+    def worked(source: str, gpu: str, seconds: float, *, is_scored_apart: bool = False) -> PublishedStep:
         return PublishedStep(
             left_out_with=source,
             gpu=gpu,
             work_flop=10.0,
             peak_flop_per_s=10.0,
             measured_seconds=seconds,
-            is_apart=is_apart,
+            is_scored_apart=is_scored_apart,
         )
 
     rows = [
         worked("one", "x", 2.0),
         worked("two", "x", 4.0),
         worked("two", "y", 8.0),
-        worked("odd", "x", 64.0, is_apart=True),
+        worked("odd", "x", 64.0, is_scored_apart=True),
     ]
     assert constant_utilisation_seconds(rows) == pytest.approx([4.0, 2.0, 2.0, 1 / 0.375])
 

@@ -2,7 +2,7 @@
 
 from service.estimator import Model
 from service.estimator.model.build import build_ledger
-from service.estimator.model.ledger import Ledger, Setting
+from service.estimator.model.ledger import Ledger, SequenceSettings
 
 DENSE = Model(
     vocab_size=32000,
@@ -98,4 +98,4 @@ FAMILIES = {"dense": DENSE, "tied": TIED, "sparse": SPARSE, "latent": LATENT, "w
 
 def ledger_of(model: Model, tokens: int) -> Ledger:
     """The ledger of a model in 16 bits, fused, without dropout."""
-    return build_ledger(model, Setting(tokens=tokens, element_bytes=2))
+    return build_ledger(model, SequenceSettings(tokens=tokens, element_bytes=2))

@@ -111,7 +111,7 @@ def test_classes_hold_every_row_told_in_full(found: Accuracy) -> None:
 def test_what_is_counted_apart_moves_no_other_figure(steps: tuple[Evaluation, ...]) -> None:
     rows = step_rows_of(steps)
     shipped = shipped_held_out().predicted_seconds
-    without = [row for row in rows if not row.is_apart]
+    without = [row for row in rows if not row.is_scored_apart]
     assert step_spreads(rows, shipped) == step_spreads(without, shipped)
 
 
@@ -175,6 +175,6 @@ def test_known_stacks_are_those_that_several_sources_run(steps: tuple[Evaluation
     sources: dict[Operations, set[str]] = {}
     for row in step_rows_of(steps):
         fitted = generation(row.question.gpu) in FITTED_GENERATIONS and not row.question.model.num_experts
-        if fitted and not row.is_apart:
+        if fitted and not row.is_scored_apart:
             sources.setdefault(row.stack, set()).add(row.source_key)
     assert {stack for stack, names in sources.items() if len(names) > 1} == set(KNOWN_STACKS)

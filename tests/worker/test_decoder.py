@@ -9,13 +9,13 @@ from service.catalogue import shipped_catalogue
 from service.errors import Refused
 from service.estimator.model.build import build_ledger
 from service.estimator.model.counts import parameter_counts
-from service.estimator.model.ledger import Setting
+from service.estimator.model.ledger import SequenceSettings
 from service.estimator.question import Model
 from service.worker.supported import BUILT, step_model
 from tests.ask import known
 from tests.worker.probing import need_torch
 
-SETTING = Setting(
+SETTING = SequenceSettings(
     tokens=8, element_bytes=4, keeps_scores=True, fused_norm=False, fused_activation=False, repeats_key_values=True
 )
 

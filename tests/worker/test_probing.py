@@ -10,15 +10,15 @@ from service.worker.probing import (
     WARM_UPS,
     CannotRun,
     Case,
+    PreparedRun,
     ProbeContext,
-    Ready,
     last_level_bytes,
     measurement,
     time_cases,
 )
 from tests.worker.probing import need_torch, tell_nobody, told
 
-Raises = Callable[[], Ready]
+Raises = Callable[[], PreparedRun]
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ class Runs:
         self.order: list[str] = []
 
     def case(self, name: str, amount: float = 1.0, error: float = 0.0, quantity: str = "seconds") -> Case:
-        ready = Ready(run=lambda: self.order.append(name), error_fraction=lambda: error)
+        ready = PreparedRun(run=lambda: self.order.append(name), error_fraction=lambda: error)
         return _case(name, amount, lambda: ready, quantity)
 
 
@@ -44,7 +44,7 @@ def _case(name: str, amount: float, prepare: Raises, quantity: str = "seconds") 
 
 
 def _refuses(error: Exception) -> Raises:
-    def prepare() -> Ready:
+    def prepare() -> PreparedRun:
         raise error
 
     return prepare

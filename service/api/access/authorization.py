@@ -35,7 +35,6 @@ class Identity:
     scopes: Collection[Scope]
     """Scopes that the key or token grants."""
     key: ApiKey | None = None
-    """The key; None for a token."""
     token_end_seconds: float | None = None
     """Expiry of the token [second since 1970]; None for a key."""
 

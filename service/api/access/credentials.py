@@ -35,7 +35,6 @@ class Presented:
     """Credentials of a request, not verified yet."""
 
     bearer: str | None = None
-    """The bearer credential of the header; None without one."""
     key: str | None = None
     """The key in the query; None without one, empty for several."""
     share: str | None = None
@@ -43,7 +42,6 @@ class Presented:
 
 
 NOTHING = Presented()
-"""No credentials."""
 
 
 def presented_by(scope: Scope) -> Presented:

@@ -50,7 +50,6 @@ class KeyLimits:
 
 
 SERVICE_LIMITS = KeyLimits()
-"""Limits of a key without its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +59,11 @@ class KeyRequest:
     name: str
     """Its purpose."""
     scopes: Sequence[str]
-    """Its scopes."""
     owner: str = TEAM
     """Its owner."""
     days: int | None = None
     """Its validity; None until it is revoked."""
     limits: KeyLimits = SERVICE_LIMITS
-    """Its rate limits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,6 @@ UPLOAD_BYTES: Mapping[re.Pattern[str], int] = {
 """Longest body of worker uploads: figures of some ten thousand shapes, traces of some steps. Only their routes read
 them."""
 BODY_SECONDS = 30.0
-"""Time limit of a body."""
 UPLOAD_BYTES_PER_S = 1 << 18
 """Slowest accepted upload. Source: a choice; a slow line between a cluster and its office."""
 CLOSES = {"Connection": "close"}

@@ -45,11 +45,9 @@ class Quota:
     """A caller's quota."""
 
     policy: Policy
-    """Kind of the quota."""
     caller: str
     """Id of the key, subject of the token, or address."""
     limit: Limit
-    """Its rate limit."""
 
 
 class RateLimits:
@@ -98,10 +96,7 @@ class RateLimits:
 
 
 def limit_headers(quota: Quota, allowance: Allowance) -> tuple[RawHeader, RawHeader]:
-    """Rate limit headers of an answer.
-
-    Source: draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4 (structured fields of RFC 9651).
-    """
+    """Rate limit headers of an answer. Source: draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4."""
     policy, limit = quota.policy, quota.limit
     size = f'"{policy}";q={limit.burst};w={limit.window_seconds}'
     left = f'"{policy}";r={allowance.remaining};t={ceil(allowance.reset_seconds)}'

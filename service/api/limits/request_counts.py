@@ -42,7 +42,6 @@ class Allowance:
     reset_seconds: float
     """Time until a whole burst is allowed again."""
     retry_seconds: float
-    """Time after which to retry; 0 for an allowed request."""
 
 
 class Counts(Protocol):

@@ -118,10 +118,7 @@ def _rotary_layers(config: Config) -> list[bool]:
 
 
 def windowed(config: Config, pattern: list[str]) -> Fields:
-    """Layers as the config lists them, else by the type's own rule, and the length of their window.
-
-    A window of 0 is how transformers saves a window that is switched off.
-    """
+    """Layers of the config, else by the type's rule, and their window; transformers saves a window that is off as 0."""
     pattern, window = _layer_types(config, pattern), config.values.get("sliding_window")
     if SLIDING not in pattern and type(window) is int and window == 0:
         config.understood.add("sliding_window")

@@ -32,18 +32,12 @@ def is_dropped(saved: Saved, rule: Recompute) -> bool:
 def kept_bytes(ops: Ops, rule: Recompute, split: tuple[Amount, ...]) -> Amount:
     """Bytes of one sequence that one rank keeps of some operations, context ranks not yet counted.
 
-    Formula:
-        sum over saved tensors that the rule does not drop of bytes / divisor
-
+    Formula: sum over saved tensors that the rule does not drop of bytes / divisor
     Args:
         rule: the recompute rule; only its selective form drops tensors here
         split: divisor of each split [1]
-
-    Returns:
-        bytes of one sequence [byte]
-
-    Source:
-        Korthikanti et al. 2022, arXiv:2205.05198, sections 4 and 5
+    Returns: bytes of one sequence [byte]
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4 and 5
 
     >>> from service.estimator.model.ledger import Op
     >>> norm = Op(name="n", kind="elementwise", split=Split.WHOLE, saved=(Saved(8, Split.WHOLE),))
@@ -65,18 +59,12 @@ def _bytes(tensors: Iterable[Saved], split: tuple[Amount, ...]) -> Amount:
 def recomputed_layers(rule: Recompute, layers: Amount, chunks: Amount) -> Amount:
     """Layers of a stage that run their forward pass again under full recompute.
 
-    Formula:
-        block: min(n v, layers); uniform: all
-
+    Formula: block: min(n v, layers); uniform: all
     Args:
         layers: layers of the stage [1]
         chunks: model chunks of the stage, v [1]
-
-    Returns:
-        layers [1]
-
-    Source:
-        Megatron-LM arguments recompute-method, recompute-num-layers
+    Returns: layers [1]
+    Source: Megatron-LM arguments recompute-method, recompute-num-layers
 
     >>> recomputed_layers(Recompute(granularity="full", method="block", layers=5), 8, 1)
     5
@@ -91,19 +79,13 @@ def repeated_forwards(
 ) -> Amount:
     """How often recompute repeats the forward pass of some modules, and so what they send.
 
-    Formula:
-        full: recomputed layers / layers; selective: 1 where one of the modules is selected
-
+    Formula: full: recomputed layers / layers; selective: 1 where one of the modules is selected
     Args:
         layers: layers of the stage [1]
         chunks: model chunks of the stage [1]
         modules: the modules; none of them is ever selected where empty
-
-    Returns:
-        forward passes beside the first, averaged over the layers [1]
-
-    Source:
-        Megatron-LM tensor_parallel/random.py checkpoint (runs the forward function again, collectives included)
+    Returns: forward passes beside the first, averaged over the layers [1]
+    Source: Megatron-LM tensor_parallel/random.py checkpoint (runs the forward function again, collectives included)
 
     >>> repeated_forwards(Recompute(granularity="full"), 8, 1), repeated_forwards(Recompute(granularity="none"), 8, 1)
     (1.0, 0.0)
@@ -116,17 +98,11 @@ def repeated_forwards(
 def trained_layers(workload: Workload, counts: tuple[Amount, ...]) -> Amount:
     """Layers that the backward pass reaches: all but those with nothing trained in or before them.
 
-    Formula:
-        sum over the kinds of layer that have a backward pass of their layers
-
+    Formula: sum over the kinds of layer that have a backward pass of their layers
     Args:
         counts: layers of each kind [1]
-
-    Returns:
-        layers [1]
-
-    Source:
-        definition; torch.utils.checkpoint keeps and repeats nothing without a gradient
+    Returns: layers [1]
+    Source: definition; torch.utils.checkpoint keeps and repeats nothing without a gradient
 
     >>> from service.estimator.samples import sample_workload
     >>> trained_layers(sample_workload(), (32,))
@@ -155,12 +131,8 @@ def stage_activations(workload: Workload, degrees: Degrees, stage: Stage) -> Act
         none: sum of what each layer keeps
         selective: the same without what is dropped; once, the dropped tensors of the layer that loses most
         full: one residual stream for each group of layers; once, a group's activations beside the stream it starts from
-
-    Returns:
-        bytes that each chunk keeps, and bytes that live once during recompute [byte]
-
-    Source:
-        Korthikanti et al. 2022, arXiv:2205.05198, table 2; Megatron-LM recompute-method uniform and block
+    Returns: bytes that each chunk keeps, and bytes that live once during recompute [byte]
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, table 2; Megatron-LM recompute-method uniform and block
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
@@ -214,17 +186,11 @@ def _weighted(counts: tuple[Amount, ...], layer_bytes: list[Amount]) -> Amount:
 def largest_kind_bytes(stage: Stage, layer_bytes: list[Amount]) -> Amount:
     """The largest of one amount a kind of layer, among the kinds that a stage has.
 
-    Formula:
-        max over the kinds of layer that the stage has; 0 for a stage without layers
-
+    Formula: max over the kinds of layer that the stage has; 0 for a stage without layers
     Args:
         layer_bytes: the amount of one layer of each kind [byte]
-
-    Returns:
-        the largest [byte]
-
-    Source:
-        definition
+    Returns: the largest [byte]
+    Source: definition
 
     >>> stage = Stage(index=0, chunk_counts=((3, 0), (1, 2)), depths=0, is_first=True, is_last=True)
     >>> largest_kind_bytes(stage, [8.0, 24.0])
@@ -257,12 +223,8 @@ def lasting_gradient_bytes(workload: Workload, degrees: Degrees) -> Amount:
 
     Those of later micro-batches are added to the first ones' and go; those that ranks share are reduced and go.
 
-    Formula:
-        bytes of a gradient where a step has one micro-batch and nothing is sharded; else, or with buffers, 0
-
-    Returns:
-        bytes of one parameter [byte]
-
+    Formula: bytes of a gradient where a step has one micro-batch and nothing is sharded; else, or with buffers, 0
+    Returns: bytes of one parameter [byte]
     Source:
         torch AccumulateGrad (the first gradient of a parameter is taken as it is); live bytes counted by torch 2.13's
         profiler
@@ -279,17 +241,11 @@ def lasting_gradient_bytes(workload: Workload, degrees: Degrees) -> Amount:
 def trained_numbers(ops: Ops, split: tuple[Amount, ...]) -> Amount:
     """Trained parameters of some operations on one rank.
 
-    Formula:
-        sum over trained weights of rows x columns x copies / divisor
-
+    Formula: sum over trained weights of rows x columns x copies / divisor
     Args:
         split: divisor of each split [1]
-
-    Returns:
-        parameters [1]
-
-    Source:
-        the ledger
+    Returns: parameters [1]
+    Source: the ledger
 
     >>> from service.estimator.samples import sample_workload
     >>> trained_numbers(sample_workload().ledger.head, (1,) * 9) == 128_256 * 4096 + 4096
@@ -308,17 +264,11 @@ def head_gradient_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> A
 
     A head that is the embedding too has its gradient wait for the embedding's, in every micro-batch.
 
-    Formula:
-        parameters after the last layer x bytes that last
-
+    Formula: parameters after the last layer x bytes that last
     Args:
         stage: the stage; 0 on every one but the last
-
-    Returns:
-        bytes of one rank [byte]
-
-    Source:
-        torch autograd (a gradient is handed on once all that it is a sum of is known)
+    Returns: bytes of one rank [byte]
+    Source: torch autograd (a gradient is handed on once all that it is a sum of is known)
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
@@ -337,14 +287,9 @@ def head_gradient_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> A
 def head_product_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of the gradient of the head's matrix as its product makes it, on one rank of the last stage.
 
-    Formula:
-        V_padded / t x h elements; 0 with buffers for gradients, where the product adds to them
-
-    Returns:
-        bytes of one rank [byte]
-
-    Source:
-        torch autograd of torch.nn.functional.linear
+    Formula: V_padded / t x h elements; 0 with buffers for gradients, where the product adds to them
+    Returns: bytes of one rank [byte]
+    Source: torch autograd of torch.nn.functional.linear
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> head_product_bytes(sample_workload(), sample_degrees())
@@ -367,10 +312,7 @@ def layer_buffer_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Am
     Formula:
         max over operations j of (gradient of the stream + passing_j - sum over later operations of what they kept
         + gradients made so far)
-
-    Returns:
-        bytes of the layer that needs most [byte]
-
+    Returns: bytes of the layer that needs most [byte]
     Source:
         NVIDIA/TransformerEngine@v2.11 pytorch/module (order of the backward pass); the peak of a gated MLP, 4 s f / t
         beside the gradient, is that of published Megatron-Core runs (MooreThreads/SimuMax@4dcaae5)
@@ -416,14 +358,9 @@ Source: pytorch/torchtitan@9dec370 config_manager.py (enable_loss_parallel)."""
 def rank_logits(workload: Workload, degrees: Degrees) -> Amount:
     """Logits of one micro-batch on one rank of the last stage.
 
-    Formula:
-        b s / c  V_padded / t
-
-    Returns:
-        logits [1]
-
-    Source:
-        Korthikanti et al. 2022, arXiv:2205.05198, section 4.3
+    Formula: b s / c  V_padded / t
+    Returns: logits [1]
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.3
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> rank_logits(sample_workload(), sample_degrees()) == 8192 * 128_256
@@ -443,13 +380,9 @@ def logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
     Formula:
         max(logits x bytes a logit, logits x element + s b h / c (1 + 1 / t) elements + V h / t elements)
         + what each multi-token-prediction depth has kept of its own logits
-
     Args:
         workload: the workload; its cross entropy says the bytes a logit
-
-    Returns:
-        bytes of one micro-batch [byte]
-
+    Returns: bytes of one micro-batch [byte]
     Source:
         the row of the cross entropy; NVIDIA/Megatron-LM@23e00ed0 core/tensor_parallel/layers.py (backward of the head)
 
@@ -470,17 +403,11 @@ def logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
 def kept_logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes that the losses of one micro-batch keep until it runs backward, on one rank of the last stage.
 
-    Formula:
-        losses x logits x bytes that stay of each
-
+    Formula: losses x logits x bytes that stay of each
     Args:
         workload: the workload; its cross entropy says the bytes
-
-    Returns:
-        bytes of one micro-batch [byte]
-
-    Source:
-        the row of the cross entropy
+    Returns: bytes of one micro-batch [byte]
+    Source: the row of the cross entropy
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> kept_logits_bytes(sample_workload(), sample_degrees()) == 4 * 8192 * 128_256
@@ -508,12 +435,8 @@ def placeholder_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Amo
     Products of weight gradients add to the accumulated gradients themselves; what autograd is handed instead is an
     empty tensor of the weight's shape, one for all weights of that shape.
 
-    Formula:
-        2 x sum over distinct shapes of matrices, of one expert where they are grouped, and of the head
-
-    Returns:
-        bytes of one rank [byte]
-
+    Formula: 2 x sum over distinct shapes of matrices, of one expert where they are grouped, and of the head
+    Returns: bytes of one rank [byte]
     Source:
         NVIDIA/TransformerEngine@v2.11 pytorch/module/base.py get_dummy_wgrad; NVIDIA/Megatron-LM@e7c55de9
         core/tensor_parallel/layers.py
@@ -578,7 +501,6 @@ class RankLoad:
     parameters: RankParameters
     """Parameters of its weights, and of the gradients of the trained ones."""
     updated: RankParameters
-    """Parameters it updates."""
     kept_bytes: tuple[Amount, ...]
     """Activations that one micro-batch keeps in each chunk."""
     largest_kept_bytes: Amount
@@ -590,7 +512,6 @@ class RankLoad:
     placeholder_bytes: Amount
     """Empty gradients that the libraries keep."""
     largest_layer: Amount
-    """Parameters of its largest layer."""
     largest_trained_layer: Amount
     """Most trained parameters of a layer."""
     gathered_ends: Amount
@@ -598,7 +519,6 @@ class RankLoad:
     largest_trained_end: Amount
     """Most trained parameters of either."""
     layers: Amount
-    """Layers of the stage."""
     largest_activation_bytes: Amount
     """The largest result of a matrix product of one micro-batch."""
     embedding_table: Amount
@@ -710,12 +630,8 @@ def end_activation_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> 
     Formula:
         sum of what their operations keep: the embedding's in the first chunk of the first stage, the others' in the
         last chunk of the last
-
-    Returns:
-        bytes of one micro-batch in each chunk [byte]
-
-    Source:
-        Korthikanti et al. 2022, arXiv:2205.05198, section 4.3
+    Returns: bytes of one micro-batch in each chunk [byte]
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.3
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)

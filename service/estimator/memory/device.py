@@ -38,20 +38,14 @@ def reserved_bytes(allocated_bytes: Amount, held_bytes: Amount, share: float, ro
     What it holds beside live tensors it gives back when the device has no more, so only live tensors and their
     fragments can run it out of memory.
 
-    Formula:
-        max(allocated x share, (allocated + held) x HELD_SHARE where that is at most HELD_ROOM x room)
-
+    Formula: max(allocated x share, (allocated + held) x HELD_SHARE where that is at most HELD_ROOM x room)
     Args:
         allocated_bytes: live tensors [byte]
         held_bytes: what the stack makes the allocator hold beside them [byte]
         share: what fragments add [1]
         room_bytes: what the device leaves the allocator [byte]
-
-    Returns:
-        bytes of one GPU [byte]
-
-    Source:
-        PyTorch CUDA caching allocator (frees cached blocks before it fails); reserved_shares; held.held_bytes
+    Returns: bytes of one GPU [byte]
+    Source: PyTorch CUDA caching allocator (frees cached blocks before it fails); reserved_shares; held.held_bytes
 
     >>> reserved_bytes(100.0, 0.0, 1.04, 200.0), reserved_bytes(100.0, 500.0, 1.04, 200.0)
     (104.0, 104.0)
@@ -63,14 +57,9 @@ def reserved_bytes(allocated_bytes: Amount, held_bytes: Amount, share: float, ro
 def reserved_shares(workload: Workload) -> Shares:
     """What fragments add to what the allocator would hold without them: low, middle, high.
 
-    Formula:
-        by the stack: RESERVED_SHARE, or nearly nothing where segments grow
-
-    Returns:
-        the shares [1]
-
-    Source:
-        RESERVED_SHARE; EXPANDABLE_SHARE
+    Formula: by the stack: RESERVED_SHARE, or nearly nothing where segments grow
+    Returns: the shares [1]
+    Source: RESERVED_SHARE; EXPANDABLE_SHARE
 
     >>> from service.estimator.samples import sample_workload
     >>> reserved_shares(sample_workload())
@@ -82,19 +71,13 @@ def reserved_shares(workload: Workload) -> Shares:
 def reserved_interval(allocated: Interval, reserved_bytes: float, shares: Shares) -> Interval:
     """Bytes that the allocator holds, with the spread of live tensors and, apart from it, of fragments.
 
-    Formula:
-        reserved x exp(-/+ sqrt(a^2 + f^2)), a and f the logarithms of both spreads
-
+    Formula: reserved x exp(-/+ sqrt(a^2 + f^2)), a and f the logarithms of both spreads
     Args:
         allocated: live tensors
         reserved_bytes: what the allocator holds [byte]
         shares: what fragments add: low, middle, high [1]
-
-    Returns:
-        the interval [byte]
-
-    Source:
-        independent errors add in quadrature; reserved_shares
+    Returns: the interval [byte]
+    Source: independent errors add in quadrature; reserved_shares
 
     >>> reserved_interval(Interval(90.0, 100.0, 110.0, "analytic"), 100.0, (1.0, 1.0, 1.0)).high
     110.0
@@ -120,13 +103,9 @@ def cached_bytes(workload: Workload, degrees: Degrees, load: RankLoad, gradient_
         ZeRO-3 with streams of its own, freed after use: the largest group and one layer, with the rank's own part of
         the group, in the compute format; all sharded gradients, where none are live at the loss;
         the hole of the cross entropy's row for each logit; and that of a gathered stream where tensor ranks split it
-
     Args:
         gradient_bytes: gradients of the rank [byte]
-
-    Returns:
-        bytes of one rank [byte]
-
+    Returns: bytes of one rank [byte]
     Source:
         torch 2.13 distributed/fsdp/_fully_shard/_fsdp_param_group.py (streams); PyTorch CUDA caching allocator (blocks
         belong to the stream they were allocated on)
@@ -201,17 +180,11 @@ def class_of(stack: str, *, is_sparse: bool) -> tuple[str, str]:
 def allocated_interval(workload: Workload, peak_bytes: float) -> Interval:
     """Live tensors at the peak, with the spread that published peaks of the class show.
 
-    Formula:
-        sum of the lines of the fullest stage, x exp(-r) and exp(r) at the ends
-
+    Formula: sum of the lines of the fullest stage, x exp(-r) and exp(r) at the ends
     Args:
         peak_bytes: sum of the lines of the fullest stage [byte]
-
-    Returns:
-        the interval [byte]
-
-    Source:
-        RESIDUALS
+    Returns: the interval [byte]
+    Source: RESIDUALS
 
     >>> from service.estimator.samples import sample_workload
     >>> allocated_interval(sample_workload(), 100.0).low < 97.1
@@ -232,17 +205,11 @@ _NORMAL_95_ONE_SIDED = 1.644853627
 def oom_probability_fraction(device: Interval, usable_bytes: float) -> float:
     """Probability that the device peak exceeds what a job can use, from a log-normal spread.
 
-    Formula:
-        1 - Phi(ln(usable / value) / sigma),  sigma = ln(high / value) / 1.2816
-
+    Formula: 1 - Phi(ln(usable / value) / sigma),  sigma = ln(high / value) / 1.2816
     Args:
         usable_bytes: memory a job can use [byte]
-
-    Returns:
-        probability [1]
-
-    Source:
-        definition; the interval is the central 80 %
+    Returns: probability [1]
+    Source: definition; the interval is the central 80 %
 
     >>> oom_probability_fraction(Interval(9.0, 10.0, 11.0, "analytic"), 10.0)
     0.5
@@ -254,18 +221,12 @@ def oom_probability_fraction(device: Interval, usable_bytes: float) -> float:
 def largest_fitting_bytes(device: Interval, usable_bytes: float) -> float:
     """Largest device peak that still has the verdict `fits`, with a spread as wide as that of another one.
 
-    Formula:
-        usable exp(-1.6449 sigma),  sigma = ln(high / value) / 1.2816
-
+    Formula: usable exp(-1.6449 sigma),  sigma = ln(high / value) / 1.2816
     Args:
         device: the device peak whose spread is taken
         usable_bytes: memory a job can use [byte]
-
-    Returns:
-        bytes [byte]
-
-    Source:
-        definition; the same log-normal spread as that of the probability, exceeded in 5 % of all cases
+    Returns: bytes [byte]
+    Source: definition; the same log-normal spread as that of the probability, exceeded in 5 % of all cases
 
     >>> round(largest_fitting_bytes(Interval(9.0, 10.0, 11.0, "analytic"), 10.0), 3)
     8.849
@@ -307,12 +268,8 @@ def beside_allocator(workload: Workload) -> Shares:
 
     Formula:
         CONTEXT_BYTES + COMMUNICATOR_BYTES, of the version of torch; what was measured on the GPU where something was
-
-    Returns:
-        low, middle, high [byte]
-
-    Source:
-        CONTEXT_BYTES, COMMUNICATOR_BYTES
+    Returns: low, middle, high [byte]
+    Source: CONTEXT_BYTES, COMMUNICATOR_BYTES
 
     >>> from service.estimator.samples import sample_workload
     >>> beside_allocator(sample_workload())[1] / 2**30
@@ -349,19 +306,13 @@ def memory_basis(gpu: Gpu) -> Basis:
 def device_interval(reserved: Interval, beside: Shares, basis: Basis = "analytic") -> Interval:
     """Bytes in use on the device: the allocator's, the context's and the communicators'.
 
-    Formula:
-        reserved + what is beside the allocator; distances of both ends from the middle in quadrature
-
+    Formula: reserved + what is beside the allocator; distances of both ends from the middle in quadrature
     Args:
         reserved: bytes that the allocator holds
         beside: bytes of context and communicators: low, middle, high [byte]
         basis: what those rest on
-
-    Returns:
-        the interval [byte]
-
-    Source:
-        independent errors add in quadrature; beside_allocator
+    Returns: the interval [byte]
+    Source: independent errors add in quadrature; beside_allocator
 
     >>> device_interval(Interval(7.0, 10.0, 13.0, "analytic"), (1.0, 5.0, 9.0))
     Interval(low=10.0, value=15.0, high=20.0, basis='analytic')
@@ -376,14 +327,9 @@ def device_interval(reserved: Interval, beside: Shares, basis: Basis = "analytic
 def usable_bytes(gpu: Gpu) -> float:
     """Memory that a job can use on one GPU.
 
-    Formula:
-        the GPU's row
-
-    Returns:
-        bytes of one GPU [byte]
-
-    Source:
-        the GPU's row in the catalogue
+    Formula: the GPU's row
+    Returns: bytes of one GPU [byte]
+    Source: the GPU's row in the catalogue
 
     >>> from service.estimator.samples import H100
     >>> usable_bytes(H100) / 2**30
@@ -395,14 +341,9 @@ def usable_bytes(gpu: Gpu) -> float:
 def allocator_room_bytes(workload: Workload) -> float:
     """Memory of one GPU that is left to the allocator.
 
-    Formula:
-        usable - context - communicators
-
-    Returns:
-        bytes of one GPU [byte]
-
-    Source:
-        usable_bytes; beside_allocator
+    Formula: usable - context - communicators
+    Returns: bytes of one GPU [byte]
+    Source: usable_bytes; beside_allocator
 
     >>> from service.estimator.samples import sample_workload
     >>> allocator_room_bytes(sample_workload()) / 2**30
@@ -414,17 +355,11 @@ def allocator_room_bytes(workload: Workload) -> float:
 def headroom_bytes(usable: float, device: Interval) -> float:
     """Memory that is left on the fullest GPU; negative where bytes are missing.
 
-    Formula:
-        usable - device peak
-
+    Formula: usable - device peak
     Args:
         usable: memory a job can use [byte]
-
-    Returns:
-        bytes of one GPU [byte]
-
-    Source:
-        definition
+    Returns: bytes of one GPU [byte]
+    Source: definition
 
     >>> headroom_bytes(10.0, Interval(9.0, 12.0, 13.0, "analytic"))
     -2.0

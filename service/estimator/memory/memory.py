@@ -44,13 +44,9 @@ def persistent_buffer_bytes(workload: Workload, degrees: Degrees, *, has_head: C
         + the gathered input of the head, b s h / c elements, where sequence parallelism is on
         + tokens of all ranks that share experts, where they are gathered
         + the scores of one layer, b s^2 a / t elements, where eager attention keeps a buffer of them
-
     Args:
         has_head: whether the rank computes logits
-
-    Returns:
-        bytes of one rank [byte]
-
+    Returns: bytes of one rank [byte]
     Source:
         workspaces; NVIDIA/Megatron-LM@d98e8a64 core/tensor_parallel/layers.py (global memory buffer of gathered
         inputs), core/transformer/dot_product_attention.py (of scores)
@@ -91,14 +87,9 @@ def _score_buffer_bytes(workload: Workload, degrees: Degrees) -> Amount:
 def mask_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of the mask of all pairs of tokens of one micro-batch, where the data loader or eager attention has one.
 
-    Formula:
-        b s^2 / c, and as much for each byte of the stream's format in eager attention of transformers
-
-    Returns:
-        bytes of one rank [byte]
-
-    Source:
-        NVIDIA/Megatron-LM@d98e8a64 pretrain_gpt.py (create-attention-mask-in-dataloader, one byte a pair)
+    Formula: b s^2 / c, and as much for each byte of the stream's format in eager attention of transformers
+    Returns: bytes of one rank [byte]
+    Source: NVIDIA/Megatron-LM@d98e8a64 pretrain_gpt.py (create-attention-mask-in-dataloader, one byte a pair)
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> mask_bytes(sample_workload(), sample_degrees())
@@ -114,12 +105,8 @@ def mask_bytes(workload: Workload, degrees: Degrees) -> Amount:
 def received_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Amount:
     """Bytes that a stage has received of its neighbours beside what it keeps, while it computes.
 
-    Formula:
-        the gradient of the micro-batch before, b s h / (c t) elements, after the first stage; two more with chunks
-
-    Returns:
-        bytes of one rank [byte]
-
+    Formula: the gradient of the micro-batch before, b s h / (c t) elements, after the first stage; two more with chunks
+    Returns: bytes of one rank [byte]
     Source:
         NVIDIA/Megatron-LM@23e00ed0 core/pipeline_parallel/schedules.py (input_tensor_grad stays bound; with chunks the
         next input and gradient are received ahead)
@@ -136,12 +123,8 @@ def received_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Amount
 def left_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes that a stage still holds of its neighbours between two steps.
 
-    Formula:
-        the last input and the last gradient of each chunk, 2 v b s h / (c t) elements, with a pipeline
-
-    Returns:
-        bytes of one rank [byte]
-
+    Formula: the last input and the last gradient of each chunk, 2 v b s h / (c t) elements, with a pipeline
+    Returns: bytes of one rank [byte]
     Source:
         NVIDIA/Megatron-LM@d98e8a64 core/pipeline_parallel/schedules.py; its functional tests log them after each step
 
@@ -176,7 +159,6 @@ class StageBytes:
     optimizer_states: Amount
     optimizer_scales: Amount
     moving_average: Amount
-    """A moving average of the weights."""
     step_gradients: Amount
     """fp32 gradients made inside the optimizer step; live only there."""
     persistent_gradients: Amount
@@ -214,7 +196,6 @@ class StageBytes:
     in_flight: Amount
     """Micro-batches in flight."""
     host: Amount
-    """Bytes in host memory instead."""
     cached: Amount
     """Bytes that the allocator reserves at the peak beside live tensors: pools of other streams, and holes."""
 
@@ -300,7 +281,6 @@ OFF_DEVICE: dict[OffloadName, tuple[str, ...]] = {
 """Kinds that the data group may shard and that live in host memory instead, by what is offloaded."""
 
 OFFLOADED_ACTIVATIONS: tuple[OffloadName, ...] = ("activations", "optimizer-and-activations")
-"""What is offloaded where activations are."""
 
 HOST_GRADIENT_BYTES = 4.0
 """Bytes of one gradient in host memory, where the optimizer runs there.
@@ -318,17 +298,11 @@ def stage_bytes(
 ) -> StageBytes:
     """Bytes of one rank of one stage, kind by kind.
 
-    Formula:
-        each kind's own
-
+    Formula: each kind's own
     Args:
         layout: the layout's choices: schedule, context method, offload
-
-    Returns:
-        the bytes by kind [byte]
-
-    Source:
-        each kind's own function
+    Returns: the bytes by kind [byte]
+    Source: each kind's own function
     """
     schedule = layout.schedule
     flying, activations = _flying(schedule, degrees, stage, load)
@@ -430,17 +404,11 @@ AFTER_BACKWARD = ("gradient_placeholders",)
 def first_step_peak_bytes(rank_bytes: StageBytes, *, several: bool) -> float:
     """Live bytes of one rank at the peak of the first step.
 
-    Formula:
-        the highest of the moments, without what the optimizer makes in that step until it runs
-
+    Formula: the highest of the moments, without what the optimizer makes in that step until it runs
     Args:
         several: whether the step has more than one micro-batch
-
-    Returns:
-        bytes of one rank [byte]
-
-    Source:
-        torch.optim (lazy state)
+    Returns: bytes of one rank [byte]
+    Source: torch.optim (lazy state)
 
     >>> from service.estimator.memory.memory import stage_bytes
     >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load, sample_resolved
@@ -482,15 +450,9 @@ def live_bytes(rank_bytes: StageBytes, kinds: tuple[str, ...], missing: tuple[st
     Args:
         kinds: kinds that are live
         missing: those of them that are not there yet
-
-    Returns:
-        bytes by kind, those of zero left out [byte]
-
-    Source:
-        memory.LIVE
-
-    Formula:
-        sum of the kinds that share a name
+    Returns: bytes by kind, those of zero left out [byte]
+    Source: memory.LIVE
+    Formula: sum of the kinds that share a name
     """
     lines: dict[str, float] = {}
     for kind in kinds:

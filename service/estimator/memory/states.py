@@ -24,20 +24,14 @@ MOST_ROOT_BYTES = 4.0
 def sharded_bytes(dense: Amount, expert: Amount, degrees: Degrees, bytes_each: float, kind: int) -> Amount:
     """Bytes of one rank for some numbers, spread over the data group where ZeRO reaches their kind.
 
-    Formula:
-        (N_dense / z + N_expert / z_expert) b
-
+    Formula: (N_dense / z + N_expert / z_expert) b
     Args:
         dense: numbers outside the routed experts before sharding, N_dense [1]
         expert: numbers of the routed experts before sharding, N_expert [1]
         bytes_each: bytes of one number, b [byte]
         kind: OPTIMIZER_STATES, GRADIENTS or WEIGHTS [1]
-
-    Returns:
-        bytes of one rank [byte]
-
-    Source:
-        Rajbhandari et al. 2020, arXiv:1910.02054, figure 1
+    Returns: bytes of one rank [byte]
+    Source: Rajbhandari et al. 2020, arXiv:1910.02054, figure 1
 
     >>> from service.estimator.samples import sample_degrees
     >>> sharded_bytes(1000, 0, sample_degrees(data=4, zero_stage=1), 12, OPTIMIZER_STATES)
@@ -58,7 +52,6 @@ class Sharded:
     expert: Amount
     """Numbers of the routed experts, before sharding."""
     each_bytes: float
-    """Bytes of one number."""
     kind: int
     """OPTIMIZER_STATES, GRADIENTS or WEIGHTS."""
 
@@ -110,12 +103,8 @@ def update_bytes(workload: Workload) -> float:
     Formula:
         none in one kernel; else the root of the second moment, and before torch 2.1 its sum with epsilon too, in fp32
         or the moment's narrower format; SGD updates in place
-
-    Returns:
-        bytes of one parameter [byte]
-
-    Source:
-        torch.optim._multi_tensor_adamw (denominators are made in place since torch 2.1), _multi_tensor_sgd
+    Returns: bytes of one parameter [byte]
+    Source: torch.optim._multi_tensor_adamw (denominators are made in place since torch 2.1), _multi_tensor_sgd
 
     >>> from service.estimator.samples import sample_workload
     >>> update_bytes(sample_workload())
@@ -130,14 +119,9 @@ def update_bytes(workload: Workload) -> float:
 def narrow_fraction(workload: Workload, parameters: RankParameters) -> Amount:
     """Share of trained bytes that parts trained whole beside adapters spare, because they are in the compute format.
 
-    Formula:
-        copied / trained x (1 - compute-format bytes / bytes of trained weights)
-
-    Returns:
-        share of the bytes [1]
-
-    Source:
-        huggingface/peft modules_to_save (a copy of the module, in the base model's format)
+    Formula: copied / trained x (1 - compute-format bytes / bytes of trained weights)
+    Returns: share of the bytes [1]
+    Source: huggingface/peft modules_to_save (a copy of the module, in the base model's format)
 
     >>> from service.estimator.samples import sample_workload, sample_rank_load
     >>> narrow_fraction(sample_workload(), sample_rank_load().parameters)
@@ -154,14 +138,9 @@ def _less(numbers: tuple[Amount, Amount], others: tuple[Amount, Amount]) -> tupl
 def undivided_share(workload: Workload, degrees: Degrees, load: RankLoad) -> Amount:
     """Numbers that the fullest rank updates beyond its even share, where whole matrices are dealt out to ranks.
 
-    Formula:
-        V (1 - 1 / z), V the stage's largest matrix, that of the vocabulary; 0 where each matrix is cut evenly
-
-    Returns:
-        numbers of one rank [1]
-
-    Source:
-        NVIDIA/Megatron-LM@d98e8a64 core/optimizer/layer_wise_optimizer.py (whole matrices, the largest ones last)
+    Formula: V (1 - 1 / z), V the stage's largest matrix, that of the vocabulary; 0 where each matrix is cut evenly
+    Returns: numbers of one rank [1]
+    Source: NVIDIA/Megatron-LM@d98e8a64 core/optimizer/layer_wise_optimizer.py (whole matrices, the largest ones last)
 
     >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
     >>> undivided_share(sample_workload(), sample_degrees(data=8, zero_stage=1), sample_rank_load())
@@ -201,10 +180,7 @@ def all_gathered_weights(workload: Workload, degrees: Degrees, load: RankLoad) -
         below ZeRO-3: every trained weight but an embedding that is no head, where fp32 weights are cast on the fly;
         else nothing
         (gradients of trained parameters only)
-
-    Returns:
-        bytes of one rank [byte]
-
+    Returns: bytes of one rank [byte]
     Source:
         Zhao et al. 2023, arXiv:2304.11277, section 3.3; torch 2.13 distributed/fsdp/_fully_shard: the root's group and
         the last layer stay gathered between forward and backward; torchtitan with a pipeline: weights and gradients
@@ -252,15 +228,10 @@ def bucket_bytes(workload: Workload, degrees: Degrees, load: RankLoad, gradient_
     Formula:
         replicas that shard nothing: as much as the gradients; ZeRO: the stack's bucket, or the largest matrix if that
         is larger, or all gradients if they are fewer
-
     Args:
         gradient_bytes: gradients of the rank [byte]
-
-    Returns:
-        bytes of one rank [byte]
-
-    Source:
-        torch DistributedDataParallel (gradient_as_bucket_view is off); DeepSpeed reduce_bucket_size, 5e8 numbers
+    Returns: bytes of one rank [byte]
+    Source: torch DistributedDataParallel (gradient_as_bucket_view is off); DeepSpeed reduce_bucket_size, 5e8 numbers
 
     >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
     >>> bucket_bytes(sample_workload(), sample_degrees(data=8), sample_rank_load(), 4.0)
@@ -282,10 +253,7 @@ def table_gradient_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -
     Formula:
         V h / t elements; without buffers for gradients, in the weights' format and unsharded: none in a step of one
         micro-batch, two more where the embedding is the head, one under autocast
-
-    Returns:
-        bytes of one rank [byte]
-
+    Returns: bytes of one rank [byte]
     Source:
         torch.nn.functional.embedding (dense gradient); torch autograd input buffers, live bytes counted by torch
         2.13's profiler
@@ -319,10 +287,7 @@ def checkpoint_bytes(workload: Workload) -> float:
     Formula:
         sum over trained weights of weight + master copy + optimizer numbers x bytes, tied weights once
         (frozen weights are not written: they are those of the base model; a moving average is)
-
-    Returns:
-        bytes of the whole job [byte]
-
+    Returns: bytes of the whole job [byte]
     Source:
         Megatron-LM dist_checkpointing and torch.distributed.checkpoint (each tensor once, in the format it is held in);
         huggingface/peft save_pretrained (adapters alone)

@@ -26,14 +26,14 @@ from service.estimator.model.ledger import (
     Op,
     Ops,
     Saved,
-    Setting,
+    SequenceSettings,
     Split,
     Weight,
 )
 from service.estimator.model.operations import feed_forward_ops, norm_op, residual_op
 from service.estimator.question import LayerType, MatrixName, Method, MlpType, Model, PartName, Recipe
 
-LayerOps = Callable[[Model, LayerType, Setting], Ops]
+LayerOps = Callable[[Model, LayerType, SequenceSettings], Ops]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +51,7 @@ class Mixer:
     branches: int = 1
     """Branches whose results the tensor-parallel ranks sum."""
     required_fields: tuple[str, ...] = ()
-    """Required fields of Model."""
     optional_fields: tuple[str, ...] = ()
-    """Optional fields of Model that change it."""
     tensor_split_fields: tuple[str, ...] = ()
     """Fields of Model that the tensor degree must divide, in addition to those of attention."""
 
@@ -147,7 +145,7 @@ MIXER_FIELDS = tuple(
 """Fields of Model that only mixers read."""
 
 
-LEDGERS_KEPT = 256
+MOST_CACHED_LEDGERS = 256
 """Size of caches of ledgers: requests name few models, and many layouts of each. Source: a choice."""
 
 
@@ -167,7 +165,7 @@ def mlp_type(model: Model, layer: int) -> MlpType:
     return "sparse" if model.num_experts else "dense"
 
 
-def layer_ops(model: Model, shape: LayerShape, setting: Setting) -> Ops:
+def layer_ops(model: Model, shape: LayerShape, setting: SequenceSettings) -> Ops:
     """Operations of one whole layer."""
     mixer = tuple(op for ops in MIXERS[shape.mixer].ops for op in ops(model, shape.mixer, setting))
     mixed = _with_tied_block(mixer) if shape.is_reuse else mixer
@@ -200,7 +198,7 @@ def _readers(ops: Ops) -> int:
     return max(1, sum(len(weight.matrices) for weight in first.weights)) if first else 1
 
 
-def _branch(name: str, ops: Ops, model: Model, setting: Setting) -> Ops:
+def _branch(name: str, ops: Ops, model: Model, setting: SequenceSettings) -> Ops:
     """One branch of a layer with its residual addition; empty where the layer lacks the branch."""
     if not ops:
         return ()
@@ -231,8 +229,8 @@ def layer_shapes(model: Model) -> list[LayerShape]:
     return shapes
 
 
-@lru_cache(maxsize=LEDGERS_KEPT)
-def build_ledger(model: Model, setting: Setting) -> Ledger:
+@lru_cache(maxsize=MOST_CACHED_LEDGERS)
+def build_ledger(model: Model, setting: SequenceSettings) -> Ledger:
     """Build the ledger of a model: the operations of each distinct kind of layer, once."""
     shapes = layer_shapes(model)
     kind_of = {shape: kind for kind, shape in enumerate(dict.fromkeys(shapes))}
@@ -270,7 +268,7 @@ _ROW_PARALLEL: tuple[MatrixName, ...] = ("o_proj", "down_proj", "x_proj", "out_p
 """Row-parallel matrices: tensor ranks split their inputs. Of all others they split the outputs."""
 
 
-def adapter_ops(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: Setting) -> Ops:
+def adapter_ops(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: SequenceSettings) -> Ops:
     """The adapter of one matrix of a weight, as two products.
 
     An adapter has the input of its matrix, and its output is added to that of the matrix. Tensor ranks split the side
@@ -341,13 +339,13 @@ def part_of(op: Op, weight: Weight) -> PartName | None:
     return _PART_OF_PREFIX.get(op.name.removeprefix(SHARED).partition(".")[0], "attention")
 
 
-@lru_cache(maxsize=LEDGERS_KEPT)
-def ledger_of(model: Model, setting: Setting, method: Method) -> Ledger:
+@lru_cache(maxsize=MOST_CACHED_LEDGERS)
+def ledger_of(model: Model, setting: SequenceSettings, method: Method) -> Ledger:
     """The ledger of a model under a training method, cached for all layouts."""
     return trained_ledger(build_ledger(model, setting), method, setting)
 
 
-def trained_ledger(ledger: Ledger, method: Method, setting: Setting) -> Ledger:
+def trained_ledger(ledger: Ledger, method: Method, setting: SequenceSettings) -> Ledger:
     """The ledger with frozen weights marked, adapters added, and only the needed gradients in backward passes."""
     # Layers that differ in the trained parts in or before them become distinct kinds.
     # Source: Hu et al. 2021, arXiv:2106.09685, section 4.1; torch.autograd (requires_grad)
@@ -402,7 +400,7 @@ class _Traversal:
 
     ledger: Ledger
     method: Method
-    setting: Setting
+    setting: SequenceSettings
     found: dict[tuple[int, bool, bool], tuple[int, bool]] = field(default_factory=dict)
     kinds: list[Ops] = field(default_factory=list)
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from service.estimator.answer import ActiveParameters
 from service.estimator.model.build import MIXERS, build_ledger, layer_type
-from service.estimator.model.ledger import Ledger, Op, Ops, Setting, Split, rerun_flop
+from service.estimator.model.ledger import Ledger, Op, Ops, SequenceSettings, Split, rerun_flop
 from service.estimator.question import Model, Recompute
 
 
@@ -47,15 +47,10 @@ def parameter_counts(model: Model, ledger: Ledger) -> ParameterCounts:
         total: sum of rows x columns x copies over every weight once; trained: over those that are not frozen; adapters:
         r (n_in + n_out) for each adapted matrix; active: total - routed (1 - k / (E + Z));
         non-embedding: total - token table - positions - untied head
-
     Args:
         ledger: its ledger under any setting
-
-    Returns:
-        the counts [1]
-
-    Source:
-        definition; equal to the count of unique parameters of the transformers classes
+    Returns: the counts [1]
+    Source: definition; equal to the count of unique parameters of the transformers classes
     """
     layers = list(zip(ledger.kind_counts(), ledger.kinds, strict=True))
     groups = [(1, ledger.embedding), *layers, (1, ledger.head)]
@@ -96,7 +91,7 @@ def parameter_counts(model: Model, ledger: Ledger) -> ParameterCounts:
 
 def count_parameters(model: Model) -> ParameterCounts:
     """Parameters of a model, exact, from its fields alone."""
-    return parameter_counts(model, build_ledger(model, Setting(tokens=1, element_bytes=2)))
+    return parameter_counts(model, build_ledger(model, SequenceSettings(tokens=1, element_bytes=2)))
 
 
 PFLOP_DAY_FLOP = 10**15 * 24 * 3600
@@ -114,7 +109,6 @@ class SequenceFlop:
     backward: int
     """Backward, over visible keys."""
     full_backward: int
-    """Backward, without any mask."""
     rerun: int
     """Forward, run a second time for recompute, over visible keys."""
     full_rerun: int
@@ -134,14 +128,9 @@ class SequenceFlop:
 def forward_flop(ops: Ops) -> int:
     """Forward FLOP of some operations on one sequence, over visible keys.
 
-    Formula:
-        sum of the operations' FLOP
-
-    Returns:
-        FLOP of one sequence [FLOP]
-
-    Source:
-        the ledger
+    Formula: sum of the operations' FLOP
+    Returns: FLOP of one sequence [FLOP]
+    Source: the ledger
 
     >>> forward_flop(())
     0
@@ -152,14 +141,9 @@ def forward_flop(ops: Ops) -> int:
 def full_flop(ops: Ops) -> int:
     """Forward FLOP of some operations on one sequence, without any attention mask.
 
-    Formula:
-        sum of the operations' FLOP, core attention over all s^2 pairs
-
-    Returns:
-        FLOP of one sequence [FLOP]
-
-    Source:
-        the ledger
+    Formula: sum of the operations' FLOP, core attention over all s^2 pairs
+    Returns: FLOP of one sequence [FLOP]
+    Source: the ledger
 
     >>> full_flop(())
     0
@@ -170,14 +154,9 @@ def full_flop(ops: Ops) -> int:
 def backward_flop(ops: Ops) -> int:
     """Backward FLOP of some operations on one sequence, over visible keys.
 
-    Formula:
-        sum over the operations of F for each operand whose gradient is needed: 2 F where everything is trained
-
-    Returns:
-        FLOP of one sequence [FLOP]
-
-    Source:
-        the ledger; Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (C_backward = 4 P D); training.trained_ledger
+    Formula: sum over the operations of F for each operand whose gradient is needed: 2 F where everything is trained
+    Returns: FLOP of one sequence [FLOP]
+    Source: the ledger; Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (C_backward = 4 P D); training.trained_ledger
 
     >>> backward_flop(())
     0
@@ -208,18 +187,12 @@ def _full_rerun_flop(op: Op, rule: Recompute) -> int:
 def padding_flop(ledger: Ledger, share: Fraction, global_batch: int) -> int:
     """FLOP of one optimizer step that kernels for variable lengths would not compute, rounded to a whole number here.
 
-    Formula:
-        B sum over the operations of F_train x (1 - share); share of core attention: pairs inside documents / pairs
-
+    Formula: B sum over the operations of F_train x (1 - share); share of core attention: pairs inside documents / pairs
     Args:
         share: trained tokens over computed tokens [1]
         global_batch: sequences in one step, B [1]
-
-    Returns:
-        FLOP of one step [FLOP]
-
-    Source:
-        definition
+    Returns: FLOP of one step [FLOP]
+    Source: definition
 
     >>> from service.estimator.samples import sample_workload
     >>> padding_flop(sample_workload().ledger, Fraction(1), 1)
@@ -238,18 +211,12 @@ def padding_flop(ledger: Ledger, share: Fraction, global_batch: int) -> int:
 def per_token_flop(training_flop_of_sequence: int, tokens: float) -> float:
     """Training FLOP of one token, forward and backward.
 
-    Formula:
-        F_train / s,  F_train = 3 F_forward where everything is trained
-
+    Formula: F_train / s,  F_train = 3 F_forward where everything is trained
     Args:
         training_flop_of_sequence: forward and backward FLOP of one sequence, F_train [FLOP]
         tokens: trained tokens of one sequence, s [token]
-
-    Returns:
-        FLOP of one token [FLOP]
-
-    Source:
-        Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+    Returns: FLOP of one token [FLOP]
+    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
 
     >>> per_token_flop(3000, 10)
     300.0
@@ -260,18 +227,12 @@ def per_token_flop(training_flop_of_sequence: int, tokens: float) -> float:
 def step_flop(flop_of_sequence: int, global_batch: int) -> int:
     """Model FLOP of one optimizer step: of all passes, or of the backward passes alone.
 
-    Formula:
-        F B
-
+    Formula: F B
     Args:
         flop_of_sequence: FLOP of those passes of one sequence, F [FLOP]
         global_batch: sequences in one step, B [1]
-
-    Returns:
-        FLOP of one step [FLOP]
-
-    Source:
-        definition
+    Returns: FLOP of one step [FLOP]
+    Source: definition
 
     >>> step_flop(30, 4)
     120
@@ -282,18 +243,12 @@ def step_flop(flop_of_sequence: int, global_batch: int) -> int:
 def run_flop(one_step_flop: int, steps: int) -> int:
     """Model FLOP of a whole run.
 
-    Formula:
-        F_step x steps
-
+    Formula: F_step x steps
     Args:
         one_step_flop: model FLOP of one step, F_step [FLOP]
         steps: optimizer steps [1]
-
-    Returns:
-        FLOP of the run [FLOP]
-
-    Source:
-        definition
+    Returns: FLOP of the run [FLOP]
+    Source: definition
 
     >>> run_flop(120, 10)
     1200
@@ -304,19 +259,13 @@ def run_flop(one_step_flop: int, steps: int) -> int:
 def recompute_flop(rerun_flop_of_sequence: int, global_batch: int, rerun_fraction: float) -> int:
     """FLOP of forward passes that one optimizer step runs a second time.
 
-    Formula:
-        round(F_rerun x share) B
-
+    Formula: round(F_rerun x share) B
     Args:
         rerun_flop_of_sequence: forward FLOP that recompute repeats for one sequence, F_rerun [FLOP]
         global_batch: sequences in one step, B [1]
         rerun_fraction: share of the layers that recompute reaches [1]
-
-    Returns:
-        FLOP of one step [FLOP]
-
-    Source:
-        Korthikanti et al. 2022, arXiv:2205.05198, section 5
+    Returns: FLOP of one step [FLOP]
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
 
     >>> recompute_flop(10, 4, 0.5)
     20
@@ -327,18 +276,12 @@ def recompute_flop(rerun_flop_of_sequence: int, global_batch: int, rerun_fractio
 def palm_flop(model: Model, parameters: int, tokens: int) -> float:
     """Training FLOP of one token as the PaLM paper counts it.
 
-    Formula:
-        6 N + 12 L a d s, L only the layers that attend
-
+    Formula: 6 N + 12 L a d s, L only the layers that attend
     Args:
         parameters: parameters that one token uses, N [1]
         tokens: sequence length, s [token]
-
-    Returns:
-        FLOP of one token [FLOP]
-
-    Source:
-        Chowdhery et al. 2022, arXiv:2204.02311, appendix B
+    Returns: FLOP of one token [FLOP]
+    Source: Chowdhery et al. 2022, arXiv:2204.02311, appendix B
 
     >>> from service.estimator.samples import LLAMA_3_8B
     >>> palm_flop(LLAMA_3_8B, 8030261248, 8192)
@@ -352,17 +295,11 @@ def palm_flop(model: Model, parameters: int, tokens: int) -> float:
 def six_n_flop(parameters: int) -> float:
     """Training FLOP of one token by the rule that every parameter costs six.
 
-    Formula:
-        6 N
-
+    Formula: 6 N
     Args:
         parameters: parameters that one token uses, N [1]
-
-    Returns:
-        FLOP of one token [FLOP]
-
-    Source:
-        Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+    Returns: FLOP of one token [FLOP]
+    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
 
     >>> six_n_flop(7 * 10**9)
     42000000000.0
@@ -376,18 +313,12 @@ def korthikanti_fraction(hidden_size: int, tokens: int) -> float:
     It counts the attention of forward and backward once more; recomputing core attention really
     repeats only the forward products, a third of that.
 
-    Formula:
-        (s / 6h) / (1 + s / 6h) = s / (6 h + s)
-
+    Formula: (s / 6h) / (1 + s / 6h) = s / (6 h + s)
     Args:
         hidden_size: width of the residual stream, h [1]
         tokens: sequence length, s [token]
-
-    Returns:
-        share of model FLOP [1]
-
-    Source:
-        Korthikanti et al. 2022, arXiv:2205.05198, section 5 (2.7 % for GPT-3 175B)
+    Returns: share of model FLOP [1]
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5 (2.7 % for GPT-3 175B)
 
     >>> round(korthikanti_fraction(12288, 2048), 4)
     0.027

@@ -67,19 +67,13 @@ def documents_of(recipe: Recipe) -> Documents | None:
 def sequence_pairs_twice(documents: Documents | None, tokens: int, pairs_twice: Callable[[int], int]) -> int:
     """Twice the query-key pairs that attention computes in one sequence of the batch, rounded to a whole number here.
 
-    Formula:
-        one document, padded: P(s)        packed: s sum(n P(l)) / sum(n l)
-
+    Formula: one document, padded: P(s)        packed: s sum(n P(l)) / sum(n l)
     Args:
         documents: the documents, n pieces of l tokens each; None where every sequence is one document
         tokens: sequence length, s [token]
         pairs_twice: twice the visible pairs of one piece by its tokens, P
-
-    Returns:
-        twice the pairs of one sequence [1]
-
-    Source:
-        Megatron-LM training/training.py num_floating_point_operations (seqlen_squared_sum_in_batch in place of s^2)
+    Returns: twice the pairs of one sequence [1]
+    Source: Megatron-LM training/training.py num_floating_point_operations (seqlen_squared_sum_in_batch in place of s^2)
 
     >>> sequence_pairs_twice(Documents(((2, 3), (4, 1)), "packed"), 10, lambda tokens: tokens**2)
     28
@@ -92,19 +86,13 @@ def sequence_pairs_twice(documents: Documents | None, tokens: int, pairs_twice: 
 def document_pairs_twice(documents: Documents | None, tokens: int, pairs_twice: Callable[[int], int]) -> int:
     """Twice the query-key pairs of one sequence without its padding, rounded to a whole number here.
 
-    Formula:
-        one document, packed: as computed        padded: sum(n P(l)) / sum(n)
-
+    Formula: one document, packed: as computed        padded: sum(n P(l)) / sum(n)
     Args:
         documents: the documents, n pieces of l tokens each; None where every sequence is one document
         tokens: sequence length, s [token]
         pairs_twice: twice the visible pairs of one piece by its tokens, P
-
-    Returns:
-        twice the pairs of one sequence [1]
-
-    Source:
-        definition
+    Returns: twice the pairs of one sequence [1]
+    Source: definition
 
     >>> document_pairs_twice(Documents(((2, 3), (4, 1)), "padded"), 10, lambda tokens: tokens**2)
     7
@@ -133,17 +121,11 @@ def trained_share(recipe: Recipe) -> Fraction:
 def trained_tokens(recipe: Recipe) -> float:
     """Tokens of one sequence that are trained, on average; padding is not.
 
-    Formula:
-        one document, packed: s        padded: sum(n l) / sum(n)
-
+    Formula: one document, packed: s        padded: sum(n l) / sum(n)
     Args:
         recipe: the recipe; n pieces of l tokens each
-
-    Returns:
-        tokens of one sequence [token]
-
-    Source:
-        definition
+    Returns: tokens of one sequence [token]
+    Source: definition
 
     >>> from service.estimator.question import DocumentLength
     >>> lengths = (DocumentLength(tokens=100, count=3), DocumentLength(tokens=300, count=1))
@@ -156,18 +138,12 @@ def trained_tokens(recipe: Recipe) -> float:
 def step_tokens(tokens: float, global_batch: int) -> float:
     """Tokens that one optimizer step trains.
 
-    Formula:
-        B s
-
+    Formula: B s
     Args:
         tokens: trained tokens of one sequence, s [token]
         global_batch: sequences in one step, B [1]
-
-    Returns:
-        tokens of one step [token]
-
-    Source:
-        definition
+    Returns: tokens of one step [token]
+    Source: definition
 
     >>> step_tokens(120.0, 4)
     480.0
@@ -178,14 +154,9 @@ def step_tokens(tokens: float, global_batch: int) -> float:
 def padding_fraction(recipe: Recipe) -> float:
     """Share of the computed tokens that are padding.
 
-    Formula:
-        1 - trained tokens / s
-
-    Returns:
-        share of the computed tokens [1]
-
-    Source:
-        definition
+    Formula: 1 - trained tokens / s
+    Returns: share of the computed tokens [1]
+    Source: definition
 
     >>> padding_fraction(Recipe(sequence_length=200))
     0.0
@@ -199,7 +170,6 @@ class Split(IntEnum):
     WHOLE = 0
     """No group: every rank holds it or does it."""
     TENSOR = 1
-    """The tensor group."""
     KEY_VALUE = 2
     """The tensor group, up to one rank for each key-value head."""
     SEQUENCE = 3
@@ -265,7 +235,6 @@ class Gradient:
     flop: int
     """Its FLOP over visible keys."""
     full_flop: int
-    """Its FLOP without any mask."""
     serves: tuple[str, ...]
     """Matrices before it; it is computed where the gradient of the result of one of them is needed."""
 
@@ -277,7 +246,6 @@ class Backward:
     flop: int
     """Its FLOP over visible keys."""
     full_flop: int
-    """Its FLOP without any mask."""
     gradients: int
     """Number of gradients, of inputs and of weights, 0 to 2; each moves as many bytes as the forward pass."""
     in_trained_layer: bool
@@ -366,7 +334,6 @@ class LayerShape(NamedTuple):
     """Kind of a layer: with the model's widths it determines the operations."""
 
     mixer: LayerType
-    """What mixes tokens."""
     mlp: MlpType
     """What mixes channels."""
     is_reuse: bool
@@ -387,7 +354,6 @@ class Ledger:
     kinds: tuple[Ops, ...]
     """Operations of each distinct kind of layer."""
     shapes: tuple[LayerShape, ...]
-    """Shape of each kind."""
     layer_kinds: tuple[int, ...]
     """Kind of each layer, first to last."""
     depths: int = 0
@@ -415,13 +381,12 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class SequenceSettings:
     """Settings of the operations of one sequence."""
 
     tokens: int
     """Tokens of the sequence, s."""
     element_bytes: int
-    """Bytes of one activation."""
     keeps_scores: bool = False
     """Attention scores are written to memory and kept (eager attention)."""
     drops_out: bool = False
@@ -490,14 +455,9 @@ def kept_matrices(op: Op) -> list[Weight]:
 def rerun_flop(op: Op, rule: Recompute) -> int:
     """Forward FLOP over visible keys that recompute repeats of an operation of a layer.
 
-    Formula:
-        all of it where the operation runs again; by operation, that of the matrices whose products are not kept
-
-    Returns:
-        FLOP of one sequence [FLOP]
-
-    Source:
-        Korthikanti et al. 2022, arXiv:2205.05198, section 5; by_operation
+    Formula: all of it where the operation runs again; by operation, that of the matrices whose products are not kept
+    Returns: FLOP of one sequence [FLOP]
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5; by_operation
 
     >>> from service.estimator.model.ledger import Split
     >>> rerun_flop(Op(name="n", kind="gemm", split=Split.WHOLE, flop=8), Recompute(granularity="full"))

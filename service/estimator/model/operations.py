@@ -11,7 +11,7 @@ from service.estimator.model.ledger import (
     Ops,
     Saved,
     SavedFor,
-    Setting,
+    SequenceSettings,
     Split,
     Weight,
     document_pairs_twice,
@@ -21,7 +21,13 @@ from service.estimator.question import LayerType, MatrixName, Model, Normalizati
 
 
 def product_op(
-    name: str, setting: Setting, *weights: Weight, moved: int, whole: int = 0, split: Split = Split.TENSOR, **tags: Any
+    name: str,
+    setting: SequenceSettings,
+    *weights: Weight,
+    moved: int,
+    whole: int = 0,
+    split: Split = Split.TENSOR,
+    **tags: Any,
 ) -> Op:
     """A product of every token with some matrices, which moves so many numbers of each, and some by every rank."""
     return Op(
@@ -41,7 +47,7 @@ def bias_of(width: int, split: Split = Split.WHOLE, copies: int = 1, *, given: b
     return (Weight(1, width, split, copies, "vector"),) if given else ()
 
 
-def query_key_value_op(model: Model, setting: Setting, *, inputs: int, gates: int = 0) -> Op:
+def query_key_value_op(model: Model, setting: SequenceSettings, *, inputs: int, gates: int = 0) -> Op:
     """The projection to all heads' queries, keys and values, and to the gate; norm and kernel save input and result."""
     # Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1; heads in groups: Ainslie 2023, arXiv:2305.13245
     queries = model.num_attention_heads * model.head_width + gates
@@ -58,7 +64,7 @@ def query_key_value_op(model: Model, setting: Setting, *, inputs: int, gates: in
     )
 
 
-def attention_output_op(model: Model, setting: Setting) -> Op:
+def attention_output_op(model: Model, setting: SequenceSettings) -> Op:
     """The projection of all heads' values to the residual stream; it saves its input, as flash attention does too."""
     # Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (2 s b h for its input)
     inputs = model.num_attention_heads * model.value_width
@@ -75,7 +81,9 @@ def attention_output_op(model: Model, setting: Setting) -> Op:
     )
 
 
-def mixer_input_op(model: Model, setting: Setting, *, outputs: int, reads: tuple[str, ...] = (LAST_NORM,)) -> Op:
+def mixer_input_op(
+    model: Model, setting: SequenceSettings, *, outputs: int, reads: tuple[str, ...] = (LAST_NORM,)
+) -> Op:
     """The projection to all that a recurrence or convolution reads; norm and readers save its input and result."""
     # Source: Gu and Dao 2023, arXiv:2312.00752, figure 3 (the linear projections of the block)
     return product_op(
@@ -89,7 +97,7 @@ def mixer_input_op(model: Model, setting: Setting, *, outputs: int, reads: tuple
     )
 
 
-def mixer_output_op(model: Model, setting: Setting, *, inputs: int, keeps_input: bool) -> Op:
+def mixer_output_op(model: Model, setting: SequenceSettings, *, inputs: int, keeps_input: bool) -> Op:
     """The projection of the result of a recurrence or convolution to the residual stream. Source: as mixer_input_op."""
     saved = Saved(setting.tensor_bytes(inputs), Split.TENSOR, serves="own_weights")
     return product_op(
@@ -104,7 +112,7 @@ def mixer_output_op(model: Model, setting: Setting, *, inputs: int, keeps_input:
     )
 
 
-def embedding_width_op(name: str, model: Model, setting: Setting, *, rows: int, columns: int) -> Op:
+def embedding_width_op(name: str, model: Model, setting: SequenceSettings, *, rows: int, columns: int) -> Op:
     """The projection between a narrower token embedding and the residual stream; it saves the narrow side."""
     # Source: transformers modeling_opt.OPTDecoder (project_in, project_out)
     serves: SavedFor = "own_weights" if rows == model.embedding_width else "next_weights"
@@ -127,7 +135,7 @@ def norm_weights(normalization: Normalization, width: int) -> tuple[Weight, ...]
     return tuple(Weight(1, width, role="norm") for _ in range(_VECTORS[normalization]))
 
 
-def norm_op(name: str, model: Model, setting: Setting, *, readers: int = 1, reads: tuple[str, ...] = ()) -> Op:
+def norm_op(name: str, model: Model, setting: SequenceSettings, *, readers: int = 1, reads: tuple[str, ...] = ()) -> Op:
     """One norm over the residual stream; saves its input, and the input of a product, which `layernorm` recomputes."""
     # Unfused, six fp32 passes run, and a root mean square saves an fp32 copy more: cast, square, mean, scale, cast
     # back, weigh. A layer norm is one kernel of torch's everywhere; autocast hands it an fp32 stream.
@@ -152,7 +160,7 @@ def norm_op(name: str, model: Model, setting: Setting, *, readers: int = 1, read
     )
 
 
-def residual_op(name: str, model: Model, setting: Setting) -> Op:
+def residual_op(name: str, model: Model, setting: SequenceSettings) -> Op:
     """The addition of a branch to the residual stream, with its dropout, of which it saves a one-byte mask."""
     # Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (s b h for each dropout mask)
     mask = (Saved(setting.tokens * model.hidden_size, Split.SEQUENCE),) if setting.drops_out else ()
@@ -171,20 +179,14 @@ def visible_pairs_twice(tokens: int, layer_type: LayerType, window: int | None, 
 
     Twice, so that the half of a causal square stays a whole number.
 
-    Formula:
-        full: s^2        sliding, w < s: 2 w s - w^2        chunked, c < s: (s // c) c^2 + (s mod c)^2
-
+    Formula: full: s^2        sliding, w < s: 2 w s - w^2        chunked, c < s: (s // c) c^2 + (s mod c)^2
     Args:
         tokens: tokens of the document, s [token]
         layer_type: full, sliding or chunked
         window: keys that a sliding layer sees, w [token]
         chunk: length of a block, c [token]
-
-    Returns:
-        twice the visible pairs [1]
-
-    Source:
-        definition; the diagonal counts half, as in Megatron-LM's causal FLOP count (training/training.py)
+    Returns: twice the visible pairs [1]
+    Source: definition; the diagonal counts half, as in Megatron-LM's causal FLOP count (training/training.py)
 
     >>> visible_pairs_twice(8, "full_attention", None, None)
     64
@@ -203,7 +205,7 @@ def visible_pairs_twice(tokens: int, layer_type: LayerType, window: int | None, 
 def core_attention_op(
     model: Model,
     layer_type: LayerType,
-    setting: Setting,
+    setting: SequenceSettings,
     *,
     query_width: int,
     value_width: int,
@@ -248,7 +250,7 @@ def core_attention_op(
     )
 
 
-def _streamed_score_bytes(model: Model, setting: Setting) -> int:
+def _streamed_score_bytes(model: Model, setting: SequenceSettings) -> int:
     """Traffic of scores: passes of products, mask and softmax, fewer where fused, and dropout with its mask."""
     if not setting.keeps_scores:
         return 0
@@ -257,7 +259,7 @@ def _streamed_score_bytes(model: Model, setting: Setting) -> int:
     return (passes * setting.element_bytes + dropped) * model.num_attention_heads * setting.tokens**2
 
 
-def _saved_score_bytes(model: Model, setting: Setting) -> int:
+def _saved_score_bytes(model: Model, setting: SequenceSettings) -> int:
     """Scores of one layer: once, or with dropout before it, its mask and after; else the log-sum-exp of each query."""
     heads, tokens, element = model.num_attention_heads, setting.tokens, setting.element_bytes
     if not setting.keeps_scores:
@@ -269,7 +271,9 @@ def _saved_score_bytes(model: Model, setting: Setting) -> int:
     return (softmax + after) * heads * tokens**2
 
 
-def _gradients(model: Model, setting: Setting, query_width: int, value_width: int, key_heads: int) -> tuple[Saved, ...]:
+def _gradients(
+    model: Model, setting: SequenceSettings, query_width: int, value_width: int, key_heads: int
+) -> tuple[Saved, ...]:
     """What its backward pass holds: gradients of all it read and wrote, and of kept scores or fp32 sums of queries'."""
     heads, tokens, element = model.num_attention_heads, setting.tokens, setting.element_bytes
     read = Saved(setting.tensor_bytes((heads + key_heads) * (query_width + value_width)), Split.TENSOR)
@@ -297,7 +301,12 @@ Source: transformers activations.NewGELUActivation."""
 
 
 def feed_forward_ops(
-    model: Model, setting: Setting, *, width: int, name: str = "mlp", modules: tuple[RecomputeModule, ...] = ("mlp",)
+    model: Model,
+    setting: SequenceSettings,
+    *,
+    width: int,
+    name: str = "mlp",
+    modules: tuple[RecomputeModule, ...] = ("mlp",),
 ) -> Ops:
     """Up-projection, activation and down-projection of one layer."""
     # Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (19 s b h: 8 before, 8 after the activation);
@@ -337,7 +346,9 @@ def up_matrices(model: Model) -> tuple[MatrixName, ...]:
     return ("gate_proj", "up_proj") if model.gated_mlp else ("up_proj",)
 
 
-def _activation_op(model: Model, setting: Setting, width: int, name: str, modules: tuple[RecomputeModule, ...]) -> Op:
+def _activation_op(
+    model: Model, setting: SequenceSettings, width: int, name: str, modules: tuple[RecomputeModule, ...]
+) -> Op:
     inner, tensor_bytes = (2 if model.gated_mlp else 1) * width, setting.tensor_bytes(1)
     unfused = width if model.gated_mlp and not setting.fused_activation else 0
     written = width if setting.runs_transformers and model.is_gpt2 else 0
@@ -357,7 +368,7 @@ def _activation_op(model: Model, setting: Setting, width: int, name: str, module
 
 
 def elementwise_op(
-    name: str, setting: Setting, *weights: Weight, saved: int, moved: int, reads: tuple[str, ...] = ()
+    name: str, setting: SequenceSettings, *weights: Weight, saved: int, moved: int, reads: tuple[str, ...] = ()
 ) -> Op:
     """An operation on channels that tensor ranks split, which saves and moves so many activations of each token."""
     return Op(
@@ -385,7 +396,7 @@ def scan_op(name: str, *weights: Weight, flop: int, saved: int, moved: int) -> O
     )
 
 
-def convolution_op(model: Model, setting: Setting, *, channels: int) -> Op:
+def convolution_op(model: Model, setting: SequenceSettings, *, channels: int) -> Op:
     """A depthwise convolution over the last conv_kernel tokens of each channel; its neighbours save its tensors."""
     # Source: Gu and Dao 2023, arXiv:2312.00752, section 3.4 and figure 3
     taps = model.conv_kernel or 0

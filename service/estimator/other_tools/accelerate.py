@@ -8,17 +8,11 @@ from service.estimator.resolve import ResolvedQuestion
 def headless_bytes(counts: ParameterCounts, head_bias: int) -> int:
     """fp32 bytes of the model without its head, which is the class that the tool builds.
 
-    Formula:
-        4 (N - head - its bias)
-
+    Formula: 4 (N - head - its bias)
     Args:
         head_bias: numbers of the head's bias [1]
-
-    Returns:
-        bytes [byte]
-
-    Source:
-        huggingface/accelerate@16cb6eb src/accelerate/commands/estimate.py (AutoModel, float32)
+    Returns: bytes [byte]
+    Source: huggingface/accelerate@16cb6eb src/accelerate/commands/estimate.py (AutoModel, float32)
 
     >>> from service.estimator.model.counts import count_parameters
     >>> from service.estimator.samples import LLAMA_3_8B

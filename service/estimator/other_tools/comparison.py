@@ -84,15 +84,11 @@ One replica shards nothing, whatever its ZeRO stage, and one stage runs no sched
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One feature that a question may have and a formula does not read; a question that has it is refused.
-
-    What a formula leaves out as a whole (activations, in those of states alone) is a known defect of the tool instead.
-    """
+    """A feature of questions that a formula does not read, so that the question is refused."""
 
     name: str
     """Code of the refusal."""
     field: str
-    """Field to blame."""
     message: str
     """What the tool cannot express and why it matters, a format string over `tool` and the parts of the question."""
     fix: str
@@ -128,13 +124,11 @@ class Tool:
     """One other tool that answers questions about memory."""
 
     tool: str
-    """Its name."""
     meaning: str
     """What it computes, in one line."""
     source: str
     """Where its formula stands."""
     answer: Callable[[ResolvedQuestion], ToolAnswer]
-    """Its formula."""
     limits: tuple[Limit, ...]
     """What its formula does not read."""
     known_defects: tuple[str, ...]

@@ -18,18 +18,12 @@ STATE_BYTES = {"adamw": 12, "sgd-momentum": 8, "muon": 8}
 def counted_parameters(model: Model, sequence_length: int, expert: int) -> int:
     """Parameters that the tool counts, experts divided by the expert degree: two tables, positions, eight h of norms.
 
-    Formula:
-        2 V h + s h + 8 h L + 2 h + 2 (1 + g / a) L h^2 + n L h f E / e,  n = 3 if gated, else 2
-
+    Formula: 2 V h + s h + 8 h L + 2 h + 2 (1 + g / a) L h^2 + n L h f E / e,  n = 3 if gated, else 2
     Args:
         sequence_length: s [token]
         expert: expert degree, e [1]
-
-    Returns:
-        parameters [1]
-
-    Source:
-        EleutherAI/cookbook@827ee3b calc/calc_transformer_mem.py
+    Returns: parameters [1]
+    Source: EleutherAI/cookbook@827ee3b calc/calc_transformer_mem.py
 
     >>> from service.estimator.samples import LLAMA_3_8B
     >>> counted_parameters(LLAMA_3_8B, 8192, 1)
@@ -47,14 +41,9 @@ def counted_parameters(model: Model, sequence_length: int, expert: int) -> int:
 def kept_activation_bytes(resolved: ResolvedQuestion) -> float:
     """Activations of every layer of one micro-batch, whatever the pipeline.
 
-    Formula:
-        s b h L (34 + 5 a s / h), without the second term under selective recompute; / t with sequence parallelism
-
-    Returns:
-        bytes [byte]
-
-    Source:
-        EleutherAI/cookbook@827ee3b calc/calc_transformer_mem.py
+    Formula: s b h L (34 + 5 a s / h), without the second term under selective recompute; / t with sequence parallelism
+    Returns: bytes [byte]
+    Source: EleutherAI/cookbook@827ee3b calc/calc_transformer_mem.py
 
     >>> from service.estimator.samples import sample_resolved
     >>> kept_activation_bytes(sample_resolved()) / 2**30
@@ -71,18 +60,12 @@ def kept_activation_bytes(resolved: ResolvedQuestion) -> float:
 def buffer_bytes(zero_stage: int, gpus: int) -> float:
     """Communication buffers of ZeRO on one GPU.
 
-    Formula:
-        2 x 5e8 from stage 1, and 2 x 1e9 at stage 3; none on one GPU
-
+    Formula: 2 x 5e8 from stage 1, and 2 x 1e9 at stage 3; none on one GPU
     Args:
         zero_stage: ZeRO stage [1]
         gpus: GPUs in all [1]
-
-    Returns:
-        bytes [byte]
-
-    Source:
-        EleutherAI/cookbook@827ee3b calc/calc_transformer_mem.py
+    Returns: bytes [byte]
+    Source: EleutherAI/cookbook@827ee3b calc/calc_transformer_mem.py
 
     >>> buffer_bytes(3, 8), buffer_bytes(3, 1)
     (3000000000.0, 0.0)

@@ -42,12 +42,8 @@ def attention_parameters(model: Model) -> int:
     Formula:
         heads: 2 h d (a + g)        latent: q + r_kv (h + a (d_nope + d_v) + n) + h d_rope + a d_v h,
         q = h a (d_nope + d_rope), or r_q (h + a (d_nope + d_rope) + n)
-
-    Returns:
-        parameters [1]
-
-    Source:
-        NVIDIA/Megatron-LM@d98e8a64 megatron/training/theoretical_memory_usage.py
+    Returns: parameters [1]
+    Source: NVIDIA/Megatron-LM@d98e8a64 megatron/training/theoretical_memory_usage.py
 
     >>> from service.estimator.samples import LLAMA_3_8B
     >>> attention_parameters(LLAMA_3_8B)
@@ -123,19 +119,13 @@ Source: NVIDIA/Megatron-LM@d98e8a64 megatron/training/theoretical_memory_usage.p
 def weight_and_optimizer_bytes(parameters: ShardCounts, data: int, expert_data: int, *, is_distributed: bool) -> float:
     """Weights, gradients, master weights and moments of the most loaded rank.
 
-    Formula:
-        18 N, or with a distributed optimizer N (6 + 12 / d) + N_expert (6 + 12 / d_expert)
-
+    Formula: 18 N, or with a distributed optimizer N (6 + 12 / d) + N_expert (6 + 12 / d_expert)
     Args:
         data: data-parallel replicas, d [1]
         expert_data: ranks that hold the same experts, d_expert [1]
         is_distributed: whether the replicas share the optimizer's states
-
-    Returns:
-        bytes [byte]
-
-    Source:
-        NVIDIA/Megatron-LM@d98e8a64 megatron/training/theoretical_memory_usage.py
+    Returns: bytes [byte]
+    Source: NVIDIA/Megatron-LM@d98e8a64 megatron/training/theoretical_memory_usage.py
 
     >>> weight_and_optimizer_bytes(ShardCounts(tensor=90, whole=10, expert=0), 4, 1, is_distributed=True)
     900.0
@@ -167,12 +157,8 @@ def kept_activation_bytes(resolved: ResolvedQuestion) -> float:
         (h + V)) / t
         else: 1.05 (F (s b h (10 + 24 / t) L + s b p (8 + h)) + [p = 1] 2 s b (h + V / t)),
         F = min(1, m / p), or 1 + (p - 1) / (p v) where v > 1
-
-    Returns:
-        bytes [byte]
-
-    Source:
-        NVIDIA/Megatron-LM@d98e8a64 megatron/training/theoretical_memory_usage.py
+    Returns: bytes [byte]
+    Source: NVIDIA/Megatron-LM@d98e8a64 megatron/training/theoretical_memory_usage.py
 
     >>> from service.estimator.samples import sample_resolved
     >>> round(kept_activation_bytes(sample_resolved()) / 2**20)

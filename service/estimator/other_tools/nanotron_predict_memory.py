@@ -11,17 +11,11 @@ MIB = 2.0**20
 def rank_zero_layers(model: Model, pipeline: int) -> int:
     """Layers of the first pipeline rank, which takes blocks until it has its share of the cost.
 
-    Formula:
-        min(ceil((L c + V h) / (p c)), max(0, L + 2 - p)),  c = 4 h^2 + 3 h f
-
+    Formula: min(ceil((L c + V h) / (p c)), max(0, L + 2 - p)),  c = 4 h^2 + 3 h f
     Args:
         pipeline: stages, p [1]
-
-    Returns:
-        layers [1]
-
-    Source:
-        nanotron/predict_memory: embedding free, head V h, one block at least for each later rank
+    Returns: layers [1]
+    Source: nanotron/predict_memory: embedding free, head V h, one block at least for each later rank
 
     >>> from service.estimator.samples import LLAMA_3_8B
     >>> rank_zero_layers(LLAMA_3_8B, 1), rank_zero_layers(LLAMA_3_8B, 4)
@@ -39,17 +33,11 @@ def rank_zero_layers(model: Model, pipeline: int) -> int:
 def first_rank_parameters(model: Model, pipeline: int) -> int:
     """Parameters of the first pipeline rank before tensor parallelism: no norms, heads as wide as h / a.
 
-    Formula:
-        V h (2 if untied and p = 1, else 1) + L_0 (h^2 (1 + 2 g / a) + h^2 + 3 h f)
-
+    Formula: V h (2 if untied and p = 1, else 1) + L_0 (h^2 (1 + 2 g / a) + h^2 + 3 h f)
     Args:
         pipeline: stages, p [1]
-
-    Returns:
-        parameters [1]
-
-    Source:
-        nanotron/predict_memory
+    Returns: parameters [1]
+    Source: nanotron/predict_memory
 
     >>> from service.estimator.samples import LLAMA_3_8B
     >>> first_rank_parameters(LLAMA_3_8B, 1)
@@ -64,19 +52,13 @@ def first_rank_parameters(model: Model, pipeline: int) -> int:
 def kept_activation_bytes(model: Model, tokens: int, pipeline: int, flying: int) -> float:
     """Activations of the first pipeline rank before tensor parallelism.
 
-    Formula:
-        layer: 2 s b h (4 f / h + 8 + 2 g / a);  p = 1: L layers + 8 s b V;  p > 1: min(p, m) L_0 layers
-
+    Formula: layer: 2 s b h (4 f / h + 8 + 2 g / a);  p = 1: L layers + 8 s b V;  p > 1: min(p, m) L_0 layers
     Args:
         tokens: tokens of one micro-batch, s b [token]
         pipeline: stages, p [1]
         flying: micro-batches in flight, min(p, m) [1]
-
-    Returns:
-        bytes [byte]
-
-    Source:
-        nanotron/predict_memory
+    Returns: bytes [byte]
+    Source: nanotron/predict_memory
 
     >>> from service.estimator.samples import LLAMA_3_8B
     >>> kept_activation_bytes(LLAMA_3_8B, 4096, 1, 1) / 2**20

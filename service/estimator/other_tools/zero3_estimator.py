@@ -14,16 +14,11 @@ BUFFER_FACTOR = 1.5
 def largest_module(ledger: Ledger) -> int:
     """Parameters of the largest single module, which the tool calls a layer: a table, a matrix, all experts of a layer.
 
-    Formula:
-        max(rows x columns of each matrix with its bias, and of each table; the routed experts of a layer together)
-
-    Returns:
-        parameters [1]
-
+    Formula: max(rows x columns of each matrix with its bias, and of each table; the routed experts of a layer together)
+    Returns: parameters [1]
     Source:
         deepspeedai/DeepSpeed@edaa722 deepspeed/runtime/zero/stage3.py over the classes of transformers 5.23.0, which
         keep the experts of a layer in one module
-
     Ignores:
         classes that keep queries, keys and values, or both inputs of an MLP, in one module: a table is mostly larger
 

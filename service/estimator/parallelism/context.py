@@ -49,20 +49,14 @@ HEAD_RULES: dict[str, LayoutRule] = {
         lambda _, d: f"make the sequence a multiple of {d.context}, or lower context",
     ),
 }
-"""Rules of context_method ulysses."""
 
 
 def key_value_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of one layer's keys and values of one micro-batch, of all context ranks, on one tensor rank.
 
-    Formula:
-        b s g (d_qk + d_v) / min(t, g) elements
-
-    Returns:
-        bytes of one layer and micro-batch [byte]
-
-    Source:
-        definition
+    Formula: b s g (d_qk + d_v) / min(t, g) elements
+    Returns: bytes of one layer and micro-batch [byte]
+    Source: definition
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> key_value_bytes(sample_workload(), sample_degrees())
@@ -76,17 +70,11 @@ def key_value_bytes(workload: Workload, degrees: Degrees) -> Amount:
 def exchanged_bytes(workload: Workload, degrees: Degrees, method: ContextMethod) -> Amount:
     """Bytes of other ranks' keys and values that one context rank holds while a layer attends.
 
-    Formula:
-        all-gather: (c - 1) / c of keys and values; ring: two blocks of 1 / c; ulysses: none beside its own
-
+    Formula: all-gather: (c - 1) / c of keys and values; ring: two blocks of 1 / c; ulysses: none beside its own
     Args:
         method: how keys and values are exchanged
-
-    Returns:
-        bytes of one rank [byte]
-
-    Source:
-        Liu et al. 2023, arXiv:2310.01889, section 3 (double buffer); Llama 3, arXiv:2407.21783, section 3.3.2
+    Returns: bytes of one rank [byte]
+    Source: Liu et al. 2023, arXiv:2310.01889, section 3 (double buffer); Llama 3, arXiv:2407.21783, section 3.3.2
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> exchanged_bytes(sample_workload(), sample_degrees(context=4), "ring")
@@ -111,15 +99,11 @@ def layer_transfers(
     Formula:
         ring, all-gather: keys and values f times forward; again, and their gradients, r times backward
         ulysses: queries, keys, values and output by all-to-all, f times forward and r times backward
-
     Args:
         method: how keys and values are exchanged
         forwards: forward passes of the mean layer's attention, f [1]
         backwards: backward passes of the mean layer, r [1]
-
-    Returns:
-        the transfers
-
+    Returns: the transfers
     Source:
         Liu et al. 2023, arXiv:2310.01889 (ring); Llama 3, arXiv:2407.21783, section 3.3.2 (all-gather);
         Jacobs et al. 2023, arXiv:2309.14509 (Ulysses)

@@ -69,17 +69,11 @@ RULES: dict[str, LayoutRule] = {
 def shards(degrees: Degrees, kind: int) -> Amount:
     """Ranks over which the data group spreads one kind of tensor of the dense part.
 
-    Formula:
-        the shard group where zero_stage reaches the kind, else 1
-
+    Formula: the shard group where zero_stage reaches the kind, else 1
     Args:
         kind: OPTIMIZER_STATES, GRADIENTS or WEIGHTS [1]
-
-    Returns:
-        ranks [1]
-
-    Source:
-        Rajbhandari et al. 2020, arXiv:1910.02054, figure 1; context ranks join the data group (Megatron-Core)
+    Returns: ranks [1]
+    Source: Rajbhandari et al. 2020, arXiv:1910.02054, figure 1; context ranks join the data group (Megatron-Core)
 
     >>> from service.estimator.samples import sample_degrees
     >>> zero = sample_degrees(data=8, zero_stage=1)
@@ -92,17 +86,11 @@ def shards(degrees: Degrees, kind: int) -> Amount:
 def expert_shards(degrees: Degrees, kind: int) -> Amount:
     """Ranks over which the data group spreads one kind of tensor of the experts.
 
-    Formula:
-        d c t / (e e_t), or a smaller shard group where one is given, where zero_stage reaches the kind; else 1
-
+    Formula: d c t / (e e_t), or a smaller shard group where one is given, where zero_stage reaches the kind; else 1
     Args:
         kind: OPTIMIZER_STATES, GRADIENTS or WEIGHTS [1]
-
-    Returns:
-        ranks [1]
-
-    Source:
-        Megatron-Core moe README (expert data parallelism)
+    Returns: ranks [1]
+    Source: Megatron-Core moe README (expert data parallelism)
 
     >>> from service.estimator.samples import sample_degrees
     >>> expert_shards(sample_degrees(data=8, expert=4, zero_stage=1), OPTIMIZER_STATES)
@@ -149,14 +137,10 @@ def micro_batch_transfers(
     Formula:
         zero 3: gather weights forward, and r times backward where resharded; zero 2 and 3: reduce-scatter gradients of
         what is trained
-
     Args:
         parameters: parameters of the rank before sharding
         backwards: backward passes of the mean layer, r [1]
-
-    Returns:
-        the transfers
-
+    Returns: the transfers
     Source:
         Rajbhandari et al. 2020, arXiv:1910.02054, section 7; Zhao et al. 2023, arXiv:2304.11277, section 3.2.1 (a unit
         is a layer, so that each pays the latency of its own collectives)
@@ -180,13 +164,9 @@ def step_transfers(workload: Workload, degrees: Degrees, parameters: RankParamet
         zero 0: all-reduce gradients; zero 1: reduce-scatter gradients, all-gather weights; zero 2: all-gather
         weights; zero 3 kept gathered: reduce-scatter gradients, all-gather weights, frozen ones too; replicas:
         all-reduce of a shard; else only of what is trained
-
     Args:
         parameters: parameters of the rank before sharding
-
-    Returns:
-        the transfers
-
+    Returns: the transfers
     Source:
         Rajbhandari et al. 2020, arXiv:1910.02054, section 7; replicas: Zhao et al. 2023, arXiv:2304.11277, section 3.2
     """

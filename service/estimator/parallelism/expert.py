@@ -85,16 +85,11 @@ def layer_transfers(workload: Workload, degrees: Degrees, forwards: Amount, back
         2 (f + r) all-to-alls of k E / (E + Z) s b h_e / c elements, over t where sequence parallelism is on;
         expert-tensor ranks gather and reduce the same tokens f + r times; the flex dispatcher sends a token once to
         each domain; the allgather dispatcher gathers the tokens of all E t_e ranks and reduces them back, f + r times
-
     Args:
         forwards: forward passes of the mean layer's experts, f [1]
         backwards: backward passes of the mean layer, r [1]
-
-    Returns:
-        the transfers
-
-    Source:
-        Lepikhin et al. 2020, arXiv:2006.16668; Megatron-Core moe README
+    Returns: the transfers
+    Source: Lepikhin et al. 2020, arXiv:2006.16668; Megatron-Core moe README
     """
     shared = where(degrees.sequence_parallel == 1, degrees.tensor, 1)
     over, under = workload.model.visits

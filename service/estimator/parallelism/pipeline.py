@@ -27,18 +27,12 @@ Moment = tuple[Amount, tuple[Amount, ...]]
 def warm_passes(degrees: Degrees, stage: Amount) -> Amount:
     """Forward passes of chunks that a stage of an interleaved pipeline has run, none of them backward, once it is warm.
 
-    Formula:
-        n = min(m v, 2 (p - i - 1) + (v - 1) g + 1)
-
+    Formula: n = min(m v, 2 (p - i - 1) + (v - 1) g + 1)
     Args:
         degrees: the layout: p stages, v chunks, m micro-batches, groups of g
         stage: stage, i, from 0 [1]
-
-    Returns:
-        passes of chunks [1]
-
-    Source:
-        Megatron-LM schedules.py (warm-up count)
+    Returns: passes of chunks [1]
+    Source: Megatron-LM schedules.py (warm-up count)
 
     >>> from service.estimator.samples import sample_degrees
     >>> warm_passes(sample_degrees(pipeline=4, virtual_pipeline=2, virtual_group=4, accumulation=16), 3)
@@ -51,19 +45,13 @@ def warm_passes(degrees: Degrees, stage: Amount) -> Amount:
 def warm_flights(degrees: Degrees, warm: Amount, chunk: int) -> Amount:
     """Those of the passes that are of one chunk: groups of micro-batches go through the chunks in turn.
 
-    Formula:
-        min(g, n - j g) + min(g, n - (v + j) g), each at least 0; 0 beyond the last chunk
-
+    Formula: min(g, n - j g) + min(g, n - (v + j) g), each at least 0; 0 beyond the last chunk
     Args:
         degrees: the layout: v chunks, groups of g
         warm: passes of all chunks, n [1]
         chunk: the chunk, j, from 0 [1]
-
-    Returns:
-        micro-batches of the chunk [1]
-
-    Source:
-        Megatron-LM schedules.py (groups)
+    Returns: micro-batches of the chunk [1]
+    Source: Megatron-LM schedules.py (groups)
 
     >>> from service.estimator.samples import sample_degrees
     >>> two = sample_degrees(pipeline=4, virtual_pipeline=2, virtual_group=4, accumulation=16)
@@ -90,16 +78,12 @@ def interleaved_bytes(degrees: Degrees, stage: Amount, kept_bytes: tuple[Amount,
         max over the moments of n k + sum over chunks of n_j (k_j - k),  k any one chunk's bytes; warm: warm_passes;
         later: n = w + 1, n_j = forward passes done of chunk j - backward passes done of it, at F = w + 1 + B passes
         forward and B backward,  w = 2 (p - i - 1) + (v - 1) g;  none where the step has fewer than F
-
     Args:
         degrees: the layout: p stages, v chunks, m micro-batches, groups of g
         stage: stage, i, from 0 [1]
         kept_bytes: activations that one micro-batch keeps in each chunk, k_j; as many as the largest number of chunks
             of a stage in the column (of the one layout) [byte]
-
-    Returns:
-        bytes of one rank [byte]
-
+    Returns: bytes of one rank [byte]
     Source:
         NVIDIA/Megatron-LM@d98e8a64 core/pipeline_parallel/schedules.py (forward_backward_pipelining_with_interleaving)
 
@@ -203,7 +187,6 @@ EVEN_RULES: dict[str, LayoutRule] = {
         ),
     ),
 }
-"""Rules of a layout without stage_layers."""
 
 DUALPIPE_RULES: dict[str, LayoutRule] = {
     "dualpipe_needs_even_stages": Rule(
@@ -223,23 +206,17 @@ DUALPIPE_RULES: dict[str, LayoutRule] = {
         lambda _, d: f"choose global_batch so that a step has {2 * d.pipeline} or more, or schedule 1f1b",
     ),
 }
-"""Rules of the dualpipe schedule with a pipeline."""
 
 
 def partition_layers(layout: Layout, model: Model) -> tuple[int, ...] | None:
     """Layers of each chunk where embedding or head count as a layer of the split.
 
-    Formula:
-        (L + embedding + head) / (p v) a chunk, one fewer in the first and in the last chunk for each that counts
-
+    Formula: (L + embedding + head) / (p v) a chunk, one fewer in the first and in the last chunk for each that counts
     Args:
         model: the model, of L layers
-
     Returns:
         layers of each chunk in the order of the model; None where neither counts, or they cannot be dealt evenly [1]
-
-    Source:
-        Megatron-LM account-for-embedding-in-pipeline-split, account-for-loss-in-pipeline-split
+    Source: Megatron-LM account-for-embedding-in-pipeline-split, account-for-loss-in-pipeline-split
 
     >>> from service.estimator.samples import LLAMA_3_8B
     >>> partition_layers(Layout(pipeline=11, embedding_in_split=True), LLAMA_3_8B)
@@ -260,15 +237,10 @@ def partition_layers_by_cost(stages: int, model: Model) -> tuple[int, ...]:
 
     Formula:
         layer 4 h^2 + 3 h f, head V h; stage i ends with the layer that brings the sum above (i + 1) / p of the whole
-
     Args:
         stages: stages, p [1]
-
-    Returns:
-        layers of each stage, first to last [1]
-
-    Source:
-        huggingface/nanotron@67c5ebb6 models/base.py build_model, models/llama.py get_block_compute_costs
+    Returns: layers of each stage, first to last [1]
+    Source: huggingface/nanotron@67c5ebb6 models/base.py build_model, models/llama.py get_block_compute_costs
 
     >>> from service.estimator.samples import LLAMA_3_8B
     >>> partition_layers_by_cost(2, LLAMA_3_8B)
@@ -293,15 +265,11 @@ def in_flight(schedule: ScheduleName, degrees: Degrees, stage: Amount, chunks: i
     Formula:
         gpipe: m, 1 without a pipeline        1f1b, zero-bubble: min(m, p - i)        dualpipe: min(m, p + 1)
         interleaved-1f1b: n = min(m v, 2 (p - i - 1) + (v - 1) g + 1) chunk by chunk, g micro-batches of each in turn
-
     Args:
         degrees: the layout: p stages, v chunks, m micro-batches, groups of g
         stage: stage, i, from 0 [1]
         chunks: the largest number of chunks of a stage in the column (of the one layout) [1]
-
-    Returns:
-        micro-batches of each chunk [1]
-
+    Returns: micro-batches of each chunk [1]
     Source:
         Narayanan et al. 2021, arXiv:2104.04473, section 2.2; Megatron-LM schedules.py (warm-up count, groups);
         Qi et al. 2024, arXiv:2401.10241 (ZB-H1); DeepSeek-V3, arXiv:2412.19437, table 2
@@ -334,13 +302,9 @@ def bubble_micro_batches(schedule: ScheduleName, degrees: Degrees) -> Amount:
     Formula:
         gpipe, 1f1b: p - 1        interleaved-1f1b: (p - 1) / v        zero-bubble: (p - 1) / 3
         dualpipe: 2/3 (p/2 - 1),  with backward = input gradient + weight gradient = 2 forward
-
     Args:
         degrees: the layout: p stages, v chunks
-
-    Returns:
-        micro-batches [1]
-
+    Returns: micro-batches [1]
     Source:
         Narayanan et al. 2021, arXiv:2104.04473, section 2.2; Qi et al. 2024, arXiv:2401.10241, table 2 (ZB-H1);
         DeepSeek-V3, arXiv:2412.19437, table 2
@@ -361,14 +325,9 @@ def bubble_micro_batches(schedule: ScheduleName, degrees: Degrees) -> Amount:
 def micro_batch_transfers(workload: Workload, degrees: Degrees) -> tuple[Transfer, ...]:
     """What one stage sends for one micro-batch: activations forward, their gradients backward.
 
-    Formula:
-        2 v sends of s b h / c elements, over t where sequence parallelism is on or the stack splits what it sends
-
-    Returns:
-        the transfers
-
-    Source:
-        Narayanan et al. 2021, arXiv:2104.04473, section 4.1
+    Formula: 2 v sends of s b h / c elements, over t where sequence parallelism is on or the stack splits what it sends
+    Returns: the transfers
+    Source: Narayanan et al. 2021, arXiv:2104.04473, section 4.1
     """
     splits_sends = workload.implementation.overlap.splits_sends
     shared = degrees.tensor if splits_sends else where(degrees.sequence_parallel == 1, degrees.tensor, 1)

@@ -16,7 +16,6 @@ class Stage:
     """One pipeline stage: how many layers of each kind, and whether it has the ends of the model."""
 
     index: Amount
-    """Stage, from 0."""
     chunk_counts: tuple[tuple[Amount, ...], ...]
     """Of each of its chunks, the layers of each kind of the ledger, those of multi-token-prediction depths counted."""
     depths: Amount
@@ -56,11 +55,8 @@ class RankParameters:
     dense: Amount
     """Parameters outside the routed experts."""
     expert: Amount
-    """Parameters of its routed experts."""
     dense_trained: Amount
-    """Those of `dense` that are trained."""
     expert_trained: Amount
-    """Those of `expert` that are trained."""
     dense_states: Amount
     """Numbers of optimizer state outside the routed experts."""
     expert_states: Amount
@@ -145,14 +141,9 @@ def rank_parameters(workload: Workload, degrees: Degrees, stage: Stage) -> RankP
 
     A tied head on another stage than the embedding is a second copy.
 
-    Formula:
-        sum over the stage's weights of rows x columns x copies / divisor of their split
-
-    Returns:
-        the parameters [1]
-
-    Source:
-        Megatron-LM theoretical_memory_usage.py and transformer layers (what tensor ranks hold whole)
+    Formula: sum over the stage's weights of rows x columns x copies / divisor of their split
+    Returns: the parameters [1]
+    Source: Megatron-LM theoretical_memory_usage.py and transformer layers (what tensor ranks hold whole)
     """
     split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     adapts = workload.method.name != "full"
@@ -177,14 +168,9 @@ def rank_parameters(workload: Workload, degrees: Degrees, stage: Stage) -> RankP
 def stage_total(workload: Workload, degrees: Degrees, stage: Stage) -> int:
     """Parameters of one stage of a single layout, all its ranks together.
 
-    Formula:
-        sum of the stage's weights, a tied head away from the embedding counted again
-
-    Returns:
-        parameters [1]
-
-    Source:
-        the ledger
+    Formula: sum of the stage's weights, a tied head away from the embedding counted again
+    Returns: parameters [1]
+    Source: the ledger
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> stage_total(sample_workload(), sample_degrees(), stage_at(sample_workload(), sample_degrees(), 0, None, 1))
@@ -201,14 +187,9 @@ WIDE_BYTES = 4.0
 def stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of the residual stream of one micro-batch on one context rank.
 
-    Formula:
-        s b h / c elements
-
-    Returns:
-        bytes of one micro-batch [byte]
-
-    Source:
-        definition
+    Formula: s b h / c elements
+    Returns: bytes of one micro-batch [byte]
+    Source: definition
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> stream_bytes(sample_workload(), sample_degrees())
@@ -221,14 +202,9 @@ def stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
 def handed_stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of the residual stream of one micro-batch as one layer hands it, or its gradient, to the next.
 
-    Formula:
-        that of one tensor rank; 4 bytes a number under autocast, which adds branches to an fp32 embedding
-
-    Returns:
-        bytes of one micro-batch [byte]
-
-    Source:
-        torch.amp (an addition has the wider format of what it adds); live bytes counted by torch 2.13's profiler
+    Formula: that of one tensor rank; 4 bytes a number under autocast, which adds branches to an fp32 embedding
+    Returns: bytes of one micro-batch [byte]
+    Source: torch.amp (an addition has the wider format of what it adds); live bytes counted by torch 2.13's profiler
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> handed_stream_bytes(sample_workload(), sample_degrees())
@@ -243,14 +219,9 @@ def handed_stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
 def sequence_stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of the residual stream of one micro-batch on one tensor rank.
 
-    Formula:
-        s b h / c elements, over t where sequence parallelism is on
-
-    Returns:
-        bytes of one micro-batch [byte]
-
-    Source:
-        Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    Formula: s b h / c elements, over t where sequence parallelism is on
+    Returns: bytes of one micro-batch [byte]
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> sequence_stream_bytes(sample_workload(), sample_degrees(tensor=2, sequence_parallel=1))

@@ -86,17 +86,12 @@ def layer_transfers(
         n (f + r) all-reduces of s b h / c elements; with sequence parallelism as many all-gathers and
         reduce-scatters, and n r more all-gathers for the weight gradients; gathered in the products' format where the
         stack does so
-
     Args:
         forwards: forward passes of the mean layer, f [1]
         backwards: backward passes of the mean layer, r [1]
         branches: branches of the layer that tensor ranks split, n [1]
-
-    Returns:
-        the transfers
-
-    Source:
-        Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    Returns: the transfers
+    Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
     stream, stream_width = stream_bytes(workload, degrees), workload.precision.element_bytes
     gathered = where(degrees.sequence_parallel == 1, stream, 0.0)
@@ -118,14 +113,10 @@ def layer_branches(model: Model, shape: LayerShape, *, grouped: Condition) -> Am
     Formula:
         those of what mixes tokens, one for a dense MLP, one for
         experts without groups of their own, else one for shared experts; one less where both run side by side
-
     Args:
         shape: what mixes tokens and channels in the layer
         grouped: whether tokens travel to experts in groups of their own
-
-    Returns:
-        branches [1]
-
+    Returns: branches [1]
     Source:
         Shoeybi et al. 2019, arXiv:1909.08053, section 3; Chowdhery et al. 2022, arXiv:2204.02311, section 2;
         Megatron-Core moe README

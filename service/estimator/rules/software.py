@@ -339,7 +339,6 @@ ORDER_RULES: dict[str, WorkloadRule] = {
         lambda w, _: f"leave rank_order out, or use zero_stage {' or '.join(map(str, w.stack.reordered_zero_stages))}",
     ),
 }
-"""What an order of ranks has to meet."""
 
 
 RULES: dict[str, LayoutRule] = {
@@ -672,4 +671,3 @@ MEASURED_RULES: dict[str, WorkloadRule] = {
         "give seconds of the same step in both, or leave it out",
     ),
 }
-"""Rules of the power limit and of measured steps."""

@@ -7,10 +7,10 @@ from itertools import chain
 
 from service.errors import Problem
 from service.estimator.model.build import (
-    LEDGERS_KEPT,
     MIXER_FIELDS,
     MIXERS,
     MLP_FIELDS,
+    MOST_CACHED_LEDGERS,
     layer_shapes,
     layer_type,
     mixers_of,
@@ -248,7 +248,7 @@ RULES: dict[str, Rule[Model, None]] = {
 }
 
 
-@lru_cache(maxsize=LEDGERS_KEPT)
+@lru_cache(maxsize=MOST_CACHED_LEDGERS)
 def problems_of_model(model: Model) -> tuple[Problem, ...]:
     """Problems of a model alone."""
     return problems_of(RULES, model, None)

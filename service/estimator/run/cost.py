@@ -24,21 +24,15 @@ def gpu_watts(
 ) -> float:
     """Power at the meter of one GPU with its share of host, network and building.
 
-    Formula:
-        (min(limit, load x board power) + load x host share x board power) x PUE
-
+    Formula: (min(limit, load x board power) + load x host share x board power) x PUE
     Args:
         board_watts: rated power of one GPU board [W]
         limit_watts: what the board may draw, its rated power where nothing limits it [W]
         host_power_fraction: rated power of hosts and network over that of the boards [1]
         power_fraction: power of the node over its rated power [1]
         pue: energy of the building over that of its machines [1]
-
-    Returns:
-        power at the meter [W]
-
-    Source:
-        Patterson et al. 2021, arXiv:2104.10350, section 2.5, rated power split into boards and hosts
+    Returns: power at the meter [W]
+    Source: Patterson et al. 2021, arXiv:2104.10350, section 2.5, rated power split into boards and hosts
 
     >>> gpu_watts(500.0, 500.0, 0.5, 0.8, 1.25), gpu_watts(500.0, 300.0, 0.5, 0.8, 1.25)
     (750.0, 625.0)
@@ -50,20 +44,14 @@ def gpu_watts(
 def energy_kwh(busy_gpu_hours: float, busy_watts: float, idle_gpu_hours: float, idle_watts: float) -> float:
     """Energy of a run: GPUs at work and GPUs that wait, each with its share of hosts and building.
 
-    Formula:
-        (busy GPU-hours x busy power + idle GPU-hours x idle power) / 1000
-
+    Formula: (busy GPU-hours x busy power + idle GPU-hours x idle power) / 1000
     Args:
         busy_gpu_hours: GPU-hours in which steps and checkpoints run [h]
         busy_watts: power at the meter of one GPU at work [W]
         idle_gpu_hours: GPU-hours of spares, and of restarts [h]
         idle_watts: power at the meter of one GPU that waits [W]
-
-    Returns:
-        energy of the run [kWh]
-
-    Source:
-        definition
+    Returns: energy of the run [kWh]
+    Source: definition
 
     >>> energy_kwh(1000.0, 700.0, 100.0, 200.0)
     720.0
@@ -74,18 +62,12 @@ def energy_kwh(busy_gpu_hours: float, busy_watts: float, idle_gpu_hours: float, 
 def carbon_kg_co2e(used_kwh: float, grid_kg_co2e_per_kwh: float) -> float:
     """Greenhouse gases of the electricity of a run; making the hardware is not counted.
 
-    Formula:
-        energy x carbon intensity of the grid
-
+    Formula: energy x carbon intensity of the grid
     Args:
         used_kwh: energy of the run [kWh]
         grid_kg_co2e_per_kwh: carbon intensity of its electricity [kgCO2e/kWh]
-
-    Returns:
-        carbon dioxide equivalent of the run [kgCO2e]
-
-    Source:
-        Patterson et al. 2021, arXiv:2104.10350, section 2.5
+    Returns: carbon dioxide equivalent of the run [kgCO2e]
+    Source: Patterson et al. 2021, arXiv:2104.10350, section 2.5
 
     >>> carbon_kg_co2e(1000.0, 0.25)
     250.0
@@ -101,19 +83,13 @@ BYTES_A_GB = 10**9
 def rent_usd(paid_gpu_hours: Amount, usd_per_gpu_hour: Amount, discount_fraction: Amount) -> Amount:
     """Rent of GPUs.
 
-    Formula:
-        GPU-hours x price x (1 - discount)
-
+    Formula: GPU-hours x price x (1 - discount)
     Args:
         paid_gpu_hours: GPU-hours that are paid for [h]
         usd_per_gpu_hour: price of one GPU for one hour [USD/h]
         discount_fraction: own discount [1]
-
-    Returns:
-        the rent [USD]
-
-    Source:
-        definition
+    Returns: the rent [USD]
+    Source: definition
 
     >>> rent_usd(1000.0, 2.5, 0.5)
     1250.0
@@ -124,19 +100,13 @@ def rent_usd(paid_gpu_hours: Amount, usd_per_gpu_hour: Amount, discount_fraction
 def storage_usd(days: Amount, stored_bytes: Amount, usd_per_gb_month: Amount) -> Amount:
     """Price of bytes that are kept for some days.
 
-    Formula:
-        days x 24 / 730 x bytes / 1e9 x price of a GB-month
-
+    Formula: days x 24 / 730 x bytes / 1e9 x price of a GB-month
     Args:
         days: for how long [d]
         stored_bytes: bytes that are kept [byte]
         usd_per_gb_month: price of 1e9 bytes for 730 hours [USD/GB-month]
-
-    Returns:
-        the price [USD]
-
-    Source:
-        definition
+    Returns: the price [USD]
+    Source: definition
 
     >>> storage_usd(365.0, 1e12, 0.02)
     240.0
@@ -147,18 +117,12 @@ def storage_usd(days: Amount, stored_bytes: Amount, usd_per_gb_month: Amount) ->
 def egress_usd(sent_bytes: Amount, usd_per_gb: Amount) -> Amount:
     """Price of bytes that leave the provider's network.
 
-    Formula:
-        bytes / 1e9 x price of a GB
-
+    Formula: bytes / 1e9 x price of a GB
     Args:
         sent_bytes: bytes sent out [byte]
         usd_per_gb: price of 1e9 bytes [USD/GB]
-
-    Returns:
-        the price [USD]
-
-    Source:
-        definition
+    Returns: the price [USD]
+    Source: definition
 
     >>> egress_usd(1e12, 0.125)
     125.0
@@ -171,21 +135,15 @@ def amortisation_usd(
 ) -> Amount:
     """Share of the purchase of own hardware that a run uses up, straight line.
 
-    Formula:
-        GPU-hours x purchase x (1 - residual) / (years x 8760 x utilisation)
-
+    Formula: GPU-hours x purchase x (1 - residual) / (years x 8760 x utilisation)
     Args:
         paid_gpu_hours: GPU-hours of the run, spares counted [h]
         purchase_usd: purchase price of one GPU with its share of the rest [USD]
         residual_fraction: share of it that is still there after those years [1]
         years: years over which it is written off [a]
         utilisation_fraction: share of the hours of those years in use [1]
-
-    Returns:
-        the share [USD]
-
-    Source:
-        straight-line depreciation over used hours
+    Returns: the share [USD]
+    Source: straight-line depreciation over used hours
 
     >>> amortisation_usd(8760.0, 40_000.0, 0.2, 4.0, 0.8)
     10000.0
@@ -198,20 +156,14 @@ def maintenance_usd(
 ) -> Amount:
     """Maintenance and support of own hardware during a run.
 
-    Formula:
-        GPU-hours x purchase x yearly share / (8760 x utilisation)
-
+    Formula: GPU-hours x purchase x yearly share / (8760 x utilisation)
     Args:
         paid_gpu_hours: GPU-hours of the run, spares counted [h]
         purchase_usd: purchase price of one GPU with its share of the rest [USD]
         maintenance_fraction: maintenance of one year over the purchase price [1]
         utilisation_fraction: share of the hours in use [1]
-
-    Returns:
-        the share of the run [USD]
-
-    Source:
-        definition
+    Returns: the share of the run [USD]
+    Source: definition
 
     >>> maintenance_usd(8760.0, 40_000.0, 0.05, 0.5)
     4000.0
@@ -224,20 +176,14 @@ def hosting_usd(
 ) -> Amount:
     """Rent of the place where own hardware stands, by its rated power.
 
-    Formula:
-        GPU-hours x rated power / 1000 x price of a kW-month / (730 x utilisation)
-
+    Formula: GPU-hours x rated power / 1000 x price of a kW-month / (730 x utilisation)
     Args:
         paid_gpu_hours: GPU-hours of the run, spares counted [h]
         rated_watts: rated power of one GPU with its share of hosts and network [W]
         usd_per_kw_month: price of 1000 W for 730 hours [USD/kW-month]
         utilisation_fraction: share of the hours in use [1]
-
-    Returns:
-        the rent of the run [USD]
-
-    Source:
-        definition
+    Returns: the rent of the run [USD]
+    Source: definition
 
     >>> hosting_usd(7300.0, 1250.0, 100.0, 0.5)
     2500.0
@@ -248,18 +194,12 @@ def hosting_usd(
 def electricity_usd(used_kwh: Amount, usd_per_kwh: Amount) -> Amount:
     """Price of the electricity of a run.
 
-    Formula:
-        energy x price
-
+    Formula: energy x price
     Args:
         used_kwh: energy of the run at the meter [kWh]
         usd_per_kwh: price of one kWh [USD/kWh]
-
-    Returns:
-        the price [USD]
-
-    Source:
-        definition
+    Returns: the price [USD]
+    Source: definition
 
     >>> electricity_usd(1000.0, 0.125)
     125.0
@@ -279,18 +219,12 @@ MOST_DIGITS = 50
 def usd(formula: Callable[..., Any], *quantities: float) -> float:
     """What a formula of money gives, in decimals, to the cent.
 
-    Formula:
-        round(formula(decimals), 2), a half to the even cent
-
+    Formula: round(formula(decimals), 2), a half to the even cent
     Args:
         formula: one of `charges`
         quantities: its arguments, in order [1]
-
-    Returns:
-        the amount as the nearest double; what doubles give where one is not finite [USD]
-
-    Source:
-        ISO 4217 (USD has two decimals); General Decimal Arithmetic, round-half-even
+    Returns: the amount as the nearest double; what doubles give where one is not finite [USD]
+    Source: ISO 4217 (USD has two decimals); General Decimal Arithmetic, round-half-even
 
     >>> usd(lambda hours, price: hours * price, 0.5, 2.33), usd(lambda hours, price: hours * price, 0.5, 2.35)
     (1.16, 1.18)
@@ -322,17 +256,11 @@ def _rounded(amount: Decimal) -> float:
 def sum_usd(lines: Iterable[float]) -> float:
     """The sum of amounts that are whole cents, itself whole cents.
 
-    Formula:
-        the sum of the decimals
-
+    Formula: the sum of the decimals
     Args:
         lines: amounts [USD]
-
-    Returns:
-        the nearest double to the sum [USD]
-
-    Source:
-        definition
+    Returns: the nearest double to the sum [USD]
+    Source: definition
 
     >>> sum_usd([0.1, 0.2])
     0.3
@@ -358,13 +286,10 @@ class Usage:
     """Quantities of a run that its cost depends on."""
 
     gpu_hours: Interval
-    """GPU-hours of the job."""
     spare_gpu_hours: Interval
-    """GPU-hours of spares."""
     billed_gpu_hours: Interval
     """GPU-hours of the job and its spares."""
     days: Interval
-    """Wall time."""
     energy_kwh: Interval
     """Electricity at the meter."""
 

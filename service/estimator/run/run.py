@@ -63,7 +63,7 @@ from service.estimator.model.counts import (
 from service.estimator.model.ledger import padding_fraction, step_tokens, trained_share, trained_tokens
 from service.estimator.numeric import Amount, column, maximum
 from service.estimator.parallelism.stages import Stage, stage_at, stage_total
-from service.estimator.resolve import CONFIGURATIONS_KEPT, ResolvedQuestion
+from service.estimator.resolve import MOST_CACHED_CONFIGURATIONS, ResolvedQuestion
 from service.estimator.schedule import Phase, schedule_of
 from service.estimator.software.precision import highest_peak_flop_per_s
 from service.estimator.time.step import (
@@ -177,19 +177,13 @@ def _steps(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fractio
 def slowest_seconds(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fraction: float = 0.0) -> Amount:
     """Seconds of one step on the slowest stage, for one batch or a column of them.
 
-    Formula:
-        max over the stages of the sum of their parts
-
+    Formula: max over the stages of the sum of their parts
     Args:
         resolved: the configuration; accumulation may be a column
         stages: the stages, whose loads no batch changes
         filled_fraction: reserved memory of the fullest device over what it has [1]
-
-    Returns:
-        seconds of one step [s]
-
-    Source:
-        definition
+    Returns: seconds of one step [s]
+    Source: definition
 
     >>> from service.estimator.samples import sample_resolved
     >>> resolved = sample_resolved()
@@ -206,14 +200,9 @@ def slowest_seconds(resolved: ResolvedQuestion, stages: list[LoadedStage], fille
 def total_seconds(step: StepSeconds) -> float:
     """Seconds of one step: the sum of its parts.
 
-    Formula:
-        sum of the fields
-
-    Returns:
-        seconds of one step [s]
-
-    Source:
-        definition
+    Formula: sum of the fields
+    Returns: seconds of one step [s]
+    Source: definition
 
     >>> total_seconds(StepSeconds(**{field.name: 1.0 for field in fields(StepSeconds)}))
     19.0
@@ -251,14 +240,9 @@ def memory_of(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Memory:
 def filled_fraction(memory: Memory) -> float:
     """Share of the device's room that the allocator holds at the peak.
 
-    Formula:
-        reserved / usable
-
-    Returns:
-        share [1]
-
-    Source:
-        definition
+    Formula: reserved / usable
+    Returns: share [1]
+    Source: definition
 
     >>> from service.estimator.samples import sample_resolved
     >>> resolved = sample_resolved()
@@ -388,7 +372,6 @@ class StageRun:
     steps: int
     """Optimizer steps."""
     tokens: float
-    """Tokens that they train."""
     flop: int
     """Their model FLOP."""
     seconds: float
@@ -456,20 +439,14 @@ def phase_seconds(
 ) -> float:
     """Seconds of all steps of one stage of a run, each batch's step taken once.
 
-    Formula:
-        sum over its batches of steps x seconds of one step
-
+    Formula: sum over its batches of steps x seconds of one step
     Args:
         first: its first configuration
         phase: its batches, and the steps of each
         loaded: its pipeline stages
         filled_fraction: share of the fullest device that is in use [1]
-
-    Returns:
-        seconds of the stage [s]
-
-    Source:
-        step_time.step_seconds
+    Returns: seconds of the stage [s]
+    Source: step_time.step_seconds
 
     >>> from service.estimator.samples import sample_resolved
     >>> first = sample_resolved()
@@ -488,19 +465,13 @@ def phase_seconds(
 def tokens_per_s_per_gpu(batch_tokens: float, gpus: int, step_seconds: float) -> float:
     """Trained tokens a second on one GPU.
 
-    Formula:
-        B s / (t_step GPUs)
-
+    Formula: B s / (t_step GPUs)
     Args:
         batch_tokens: trained tokens of one step, B s [token]
         gpus: GPUs in all [1]
         step_seconds: seconds of one step, t_step [s]
-
-    Returns:
-        tokens a second on one GPU [token/s]
-
-    Source:
-        definition
+    Returns: tokens a second on one GPU [token/s]
+    Source: definition
 
     >>> tokens_per_s_per_gpu(80_000, 8, 2.0)
     5000.0
@@ -511,20 +482,14 @@ def tokens_per_s_per_gpu(batch_tokens: float, gpus: int, step_seconds: float) ->
 def utilisation_fraction(flop: int, gpus: int, peak_flop_per_s: float, step_seconds: float) -> float:
     """FLOP of one step over what the GPUs could do in its time: MFU of model FLOP, HFU of hardware FLOP.
 
-    Formula:
-        F / (t_step GPUs R_peak)
-
+    Formula: F / (t_step GPUs R_peak)
     Args:
         flop: FLOP of one step, F [FLOP]
         gpus: GPUs in all [1]
         peak_flop_per_s: dense peak of one GPU, R_peak [FLOP/s]
         step_seconds: seconds of one step, t_step [s]
-
-    Returns:
-        share of the peak [1]
-
-    Source:
-        Chowdhery et al. 2022, arXiv:2204.02311, appendix B
+    Returns: share of the peak [1]
+    Source: Chowdhery et al. 2022, arXiv:2204.02311, appendix B
 
     >>> utilisation_fraction(4 * 10**15, 8, 1e15, 1.0)
     0.5
@@ -547,11 +512,8 @@ class PeakStage:
     """The configuration of a run that takes most memory."""
 
     resolved: ResolvedQuestion
-    """The configuration as a resolved question."""
     stages: list[LoadedStage]
-    """Its pipeline stages."""
     memory: Memory
-    """Their memory."""
     run_stage: int | None = None
     """Index in recipe.stages; None for the recipe's own batch and length."""
     filled_fraction: tuple[float, ...] = ()
@@ -608,12 +570,10 @@ class Configuration:
     parameters: Parameters
     """Parameter counts."""
     flop: Flop
-    """FLOP, without the totals of the run."""
     step: Step
-    """Seconds."""
 
 
-@lru_cache(maxsize=CONFIGURATIONS_KEPT)
+@lru_cache(maxsize=MOST_CACHED_CONFIGURATIONS)
 def compute_configuration(resolved: ResolvedQuestion) -> Configuration:
     """Compute a configuration; questions that differ only in their run share it."""
     stages = stages_of(resolved)

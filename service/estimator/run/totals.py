@@ -35,20 +35,14 @@ def interruption_seconds(
 ) -> float:
     """Mean time between interruptions of one job: failures of its GPUs, and machines that are taken back.
 
-    Formula:
-        M = 3600 / (GPUs x failures + machines x preemptions)
-
+    Formula: M = 3600 / (GPUs x failures + machines x preemptions)
     Args:
         gpus: GPUs of the job [1]
         failures_per_gpu_hour: interruptions for each GPU-hour [1/GPU-h]
         instances: machines of the job [1]
         preemptions_per_instance_hour: how often one machine is taken back [1/instance-h]
-
-    Returns:
-        mean time between interruptions, M [s]
-
-    Source:
-        independent failures: rates add
+    Returns: mean time between interruptions, M [s]
+    Source: independent failures: rates add
 
     >>> interruption_seconds(1000, 1e-5, 125, 8e-5)
     180000.0
@@ -60,18 +54,12 @@ def interruption_seconds(
 def young_interval_seconds(checkpoint_seconds: float, failure_seconds: float) -> float:
     """Time between checkpoints that wastes least for one job, to first order.
 
-    Formula:
-        sqrt(2 delta M)
-
+    Formula: sqrt(2 delta M)
     Args:
         checkpoint_seconds: stall of one checkpoint, delta [s]
         failure_seconds: mean time between the job's interruptions, M [s]
-
-    Returns:
-        the interval [s]
-
-    Source:
-        Young 1974, doi:10.1145/361147.361115
+    Returns: the interval [s]
+    Source: Young 1974, doi:10.1145/361147.361115
 
     >>> young_interval_seconds(30.0, 15_000.0)
     948.6832980505138
@@ -82,18 +70,12 @@ def young_interval_seconds(checkpoint_seconds: float, failure_seconds: float) ->
 def daly_interval_seconds(checkpoint_seconds: float, failure_seconds: float) -> float:
     """Time between checkpoints that wastes least for one job, where stalls are not much shorter than failures are rare.
 
-    Formula:
-        sqrt(2 delta M) (1 + sqrt(delta / 2 M) / 3 + delta / 18 M) - delta where delta < 2 M, else M
-
+    Formula: sqrt(2 delta M) (1 + sqrt(delta / 2 M) / 3 + delta / 18 M) - delta where delta < 2 M, else M
     Args:
         checkpoint_seconds: stall of one checkpoint, delta [s]
         failure_seconds: mean time between the job's interruptions, M [s]
-
-    Returns:
-        the interval [s]
-
-    Source:
-        Daly 2006, doi:10.1016/j.future.2004.11.016, equation 37
+    Returns: the interval [s]
+    Source: Daly 2006, doi:10.1016/j.future.2004.11.016, equation 37
 
     >>> round(daly_interval_seconds(200.0, 10_000.0), 1)
     1868.9
@@ -109,19 +91,13 @@ def daly_interval_seconds(checkpoint_seconds: float, failure_seconds: float) -> 
 def snapshot_seconds(written_bytes: float, gpus: int, host_bytes_per_s: float) -> float:
     """Stall of an asynchronous checkpoint: every GPU copies its share of the state to host memory.
 
-    Formula:
-        checkpoint bytes / (GPUs x host link)
-
+    Formula: checkpoint bytes / (GPUs x host link)
     Args:
         written_bytes: a checkpoint of the whole job [byte]
         gpus: GPUs of the job [1]
         host_bytes_per_s: rate from one GPU to its host [byte/s]
-
-    Returns:
-        the stall [s]
-
-    Source:
-        definition; every tensor is copied once, by one of the ranks that hold it (torch.distributed.checkpoint)
+    Returns: the stall [s]
+    Source: definition; every tensor is copied once, by one of the ranks that hold it (torch.distributed.checkpoint)
 
     >>> snapshot_seconds(112e9, 8, 56e9)
     0.25
@@ -132,18 +108,12 @@ def snapshot_seconds(written_bytes: float, gpus: int, host_bytes_per_s: float) -
 def write_seconds(written_bytes: float, write_bytes_per_s: float) -> float:
     """Time to write one checkpoint to storage.
 
-    Formula:
-        checkpoint bytes / rate of the storage
-
+    Formula: checkpoint bytes / rate of the storage
     Args:
         written_bytes: a checkpoint of the whole job [byte]
         write_bytes_per_s: rate at which the whole job writes [byte/s]
-
-    Returns:
-        the time [s]
-
-    Source:
-        definition
+    Returns: the time [s]
+    Source: definition
 
     >>> write_seconds(112e9, 2e9)
     56.0
@@ -154,18 +124,12 @@ def write_seconds(written_bytes: float, write_bytes_per_s: float) -> float:
 def checkpoint_waste_fraction(checkpoint_seconds: float, interval_seconds: float) -> float:
     """Time that checkpoints take over the time of the steps between them.
 
-    Formula:
-        delta / tau
-
+    Formula: delta / tau
     Args:
         checkpoint_seconds: stall of one checkpoint, delta [s]
         interval_seconds: time between checkpoints, tau [s]
-
-    Returns:
-        share of the useful time [1]
-
-    Source:
-        Daly 2006, doi:10.1016/j.future.2004.11.016
+    Returns: share of the useful time [1]
+    Source: Daly 2006, doi:10.1016/j.future.2004.11.016
 
     >>> checkpoint_waste_fraction(30.0, 600.0)
     0.05
@@ -176,18 +140,12 @@ def checkpoint_waste_fraction(checkpoint_seconds: float, interval_seconds: float
 def lost_work_fraction(interval_seconds: float, failure_seconds: float) -> float:
     """Work done again after interruptions, half an interval each, over the useful time.
 
-    Formula:
-        (tau / 2) / M
-
+    Formula: (tau / 2) / M
     Args:
         interval_seconds: time between checkpoints, tau [s]
         failure_seconds: mean time between the job's interruptions, M [s]
-
-    Returns:
-        share of the useful time [1]
-
-    Source:
-        Daly 2006, doi:10.1016/j.future.2004.11.016, first order
+    Returns: share of the useful time [1]
+    Source: Daly 2006, doi:10.1016/j.future.2004.11.016, first order
 
     >>> lost_work_fraction(600.0, 15_000.0)
     0.02
@@ -198,18 +156,12 @@ def lost_work_fraction(interval_seconds: float, failure_seconds: float) -> float
 def restart_fraction(restart_seconds: float, failure_seconds: float) -> float:
     """Time without steps after interruptions over the useful time.
 
-    Formula:
-        R / M
-
+    Formula: R / M
     Args:
         restart_seconds: time from an interruption to the first new step, R [s]
         failure_seconds: mean time between the job's interruptions, M [s]
-
-    Returns:
-        share of the useful time [1]
-
-    Source:
-        Daly 2006, doi:10.1016/j.future.2004.11.016
+    Returns: share of the useful time [1]
+    Source: Daly 2006, doi:10.1016/j.future.2004.11.016
 
     >>> restart_fraction(600.0, 15_000.0)
     0.04
@@ -220,19 +172,13 @@ def restart_fraction(restart_seconds: float, failure_seconds: float) -> float:
 def goodput_fraction(checkpoints_fraction: float, lost_work_fraction: float, restarts_fraction: float) -> float:
     """Useful share of the wall time of one job.
 
-    Formula:
-        1 / (1 + delta / tau + (tau / 2 + R) / M)
-
+    Formula: 1 / (1 + delta / tau + (tau / 2 + R) / M)
     Args:
         checkpoints_fraction: time of checkpoints over useful time, delta / tau [1]
         lost_work_fraction: time of work done again over useful time, tau / 2 M [1]
         restarts_fraction: time of restarts over useful time, R / M [1]
-
-    Returns:
-        share of the wall time [1]
-
-    Source:
-        Daly 2006, doi:10.1016/j.future.2004.11.016, first order
+    Returns: share of the wall time [1]
+    Source: Daly 2006, doi:10.1016/j.future.2004.11.016, first order
 
     >>> goodput_fraction(0.05, 0.15, 0.05)
     0.8
@@ -243,18 +189,12 @@ def goodput_fraction(checkpoints_fraction: float, lost_work_fraction: float, res
 def lost_days(ideal_days: float, waste_fraction: float) -> float:
     """Wall time of a run that one kind of waste takes.
 
-    Formula:
-        ideal days x waste
-
+    Formula: ideal days x waste
     Args:
         ideal_days: wall time if nothing were lost [d]
         waste_fraction: time of the waste over useful time [1]
-
-    Returns:
-        days [d]
-
-    Source:
-        definition
+    Returns: days [d]
+    Source: definition
 
     >>> lost_days(40.0, 0.05)
     2.0
@@ -276,7 +216,6 @@ class LostShares:
     interruption_seconds: float
     """Mean time between interruptions of the job."""
     checkpoint_seconds: float
-    """Stall of one checkpoint."""
     interval_seconds: float
     """Useful time between checkpoints."""
     checkpoints_fraction: float
@@ -284,7 +223,6 @@ class LostShares:
     lost_work_fraction: float
     """Work done again over useful time."""
     restarts_fraction: float
-    """Restarts over useful time."""
 
     @property
     def goodput_fraction(self) -> float:
@@ -315,14 +253,9 @@ def lost_shares_of(resolved: ResolvedQuestion, step_seconds: float) -> LostShare
 def written_bytes(workload: Workload) -> float:
     """Bytes of a checkpoint where its time follows from them.
 
-    Formula:
-        checkpoint bytes of the job where write_bytes_per_s is given, else 0
-
-    Returns:
-        bytes of the whole job [byte]
-
-    Source:
-        checkpoint_bytes of checkpoint.py
+    Formula: checkpoint bytes of the job where write_bytes_per_s is given, else 0
+    Returns: bytes of the whole job [byte]
+    Source: checkpoint_bytes of checkpoint.py
 
     >>> from service.estimator.samples import sample_workload
     >>> written_bytes(sample_workload())
@@ -337,18 +270,13 @@ def stall_seconds(checkpoint: Checkpointing, written_bytes: float, gpus: int, ho
     Formula:
         stall_seconds where it is told, 30 s where nothing is; else checkpoint bytes / write rate, or asynchronously
         checkpoint bytes / (GPUs x host link)
-
     Args:
         checkpoint: how checkpoints are taken
         written_bytes: a checkpoint of the whole job [byte]
         gpus: GPUs of the job [1]
         host_bytes_per_s: rate from one GPU to its host [byte/s]
-
-    Returns:
-        the stall [s]
-
-    Source:
-        CHECKPOINT_SECONDS, snapshot_seconds and write_seconds of goodput.py
+    Returns: the stall [s]
+    Source: CHECKPOINT_SECONDS, snapshot_seconds and write_seconds of goodput.py
 
     >>> stall_seconds(Checkpointing(write_bytes_per_s=2e9), 112e9, 8, 56e9)
     0.25
@@ -387,18 +315,12 @@ Source: service.calibration.scores over the main runs of published/totals.csv.""
 def run_interval(predicted: Interval, residuals: tuple[float, float] = RUN_RESIDUALS) -> Interval:
     """The 80 % interval of what a whole run takes: that of its steps, or that of published runs where it is wider.
 
-    Formula:
-        min(low, T exp(l)) to max(high, T exp(h)), l and h the residuals
-
+    Formula: min(low, T exp(l)) to max(high, T exp(h)), l and h the residuals
     Args:
         predicted: what the run takes by its steps, with their interval, T
         residuals: lower and upper end of ln(published / predicted) of whole runs [1]
-
-    Returns:
-        the same prediction, as wide as published runs ask for
-
-    Source:
-        RUN_RESIDUALS
+    Returns: the same prediction, as wide as published runs ask for
+    Source: RUN_RESIDUALS
 
     >>> wide = run_interval(Interval(50.0, 100.0, 110.0, "analytic"))
     >>> wide.low, wide.value, round(wide.high)
@@ -443,16 +365,12 @@ def scaled(interval: Interval, factor: float) -> Interval:
 def totals_of(resolved: ResolvedQuestion, step: Step, flop: Flop, run: Run | None) -> Totals | None:
     """The whole run, from its steps; none without `training_tokens`.
 
-    Formula:
-        steps x seconds of a step on average x GPUs / goodput, as wide as run_interval, and what that costs
-
+    Formula: steps x seconds of a step on average x GPUs / goodput, as wide as run_interval, and what that costs
     Args:
         step: seconds of one optimizer step
         flop: operations of one step and of the run
         run: its stages and steps
-
-    Returns:
-        steps, hours, days, money, energy and carbon
+    Returns: steps, hours, days, money, energy and carbon
     """
     gpus = resolved.question.cluster.gpus
     if run is None or flop.total_flop is None:
@@ -527,14 +445,9 @@ def _together(one: Interval, other: Interval, formula: Callable[[float, float], 
 def spares_of(cluster: CompleteCluster) -> int:
     """Spare GPUs of a cluster.
 
-    Formula:
-        whole nodes of the spare share
-
-    Returns:
-        spare GPUs [1]
-
-    Source:
-        definition
+    Formula: whole nodes of the spare share
+    Returns: spare GPUs [1]
+    Source: definition
 
     >>> from dataclasses import replace
     >>> from service.estimator.samples import sample_resolved

@@ -166,14 +166,9 @@ PRECISIONS: dict[PrecisionName, Precision] = {
 def peak_flop_per_s(gpu: Gpu, number_format: Format) -> float | None:
     """Dense peak of one GPU in a number format.
 
-    Formula:
-        the GPU's data-sheet row
-
-    Returns:
-        the peak [FLOP/s], None where the GPU has no such unit
-
-    Source:
-        the GPU's row in the catalogue
+    Formula: the GPU's data-sheet row
+    Returns: the peak [FLOP/s], None where the GPU has no such unit
+    Source: the GPU's row in the catalogue
 
     >>> from service.estimator.samples import H100
     >>> peak_flop_per_s(H100, "bf16")
@@ -186,14 +181,9 @@ def peak_flop_per_s(gpu: Gpu, number_format: Format) -> float | None:
 def known_peak_flop_per_s(gpu: Gpu, number_format: Format) -> float:
     """Dense peak of one GPU in a number format that it has; rules refuse the others.
 
-    Formula:
-        the GPU's data-sheet row
-
-    Returns:
-        the peak [FLOP/s]
-
-    Source:
-        the GPU's row in the catalogue
+    Formula: the GPU's data-sheet row
+    Returns: the peak [FLOP/s]
+    Source: the GPU's row in the catalogue
 
     >>> from service.estimator.samples import H100
     >>> known_peak_flop_per_s(H100, "fp8")
@@ -216,14 +206,9 @@ def default_precision(gpu: Gpu) -> PrecisionName:
 def highest_peak_flop_per_s(gpu: Gpu, precision: Precision) -> float:
     """The peak that MFU divides by: the higher of the formats that matrix products and attention run in.
 
-    Formula:
-        max(R_matrix, R_attention)
-
-    Returns:
-        the peak [FLOP/s]
-
-    Source:
-        definition; some GPUs are slower in int8 than in bf16
+    Formula: max(R_matrix, R_attention)
+    Returns: the peak [FLOP/s]
+    Source: definition; some GPUs are slower in int8 than in bf16
 
     >>> from service.estimator.samples import H100
     >>> highest_peak_flop_per_s(H100, PRECISIONS["fp8-tensorwise"])
@@ -267,14 +252,9 @@ QUANTIZATIONS: dict[QuantizationName, Quantization] = {
 def quantized_bytes(method: Method) -> float:
     """Bytes of one weight of a frozen matrix, scales counted.
 
-    Formula:
-        the row of the format; 0 where nothing is quantised
-
-    Returns:
-        bytes of one parameter [byte]
-
-    Source:
-        the row
+    Formula: the row of the format; 0 where nothing is quantised
+    Returns: bytes of one parameter [byte]
+    Source: the row
 
     >>> quantized_bytes(Method(name="qlora", quantization="nf4"))
     0.5625
@@ -293,13 +273,11 @@ class StateBytes:
     """Bytes of one parameter, unsharded; optimizer moments are counted by `optimizers`."""
 
     weight_bytes: float
-    """Weights that are resident."""
     gathered_bytes: float
     """Weights as the forward pass reads them, where they are gathered or cast on the fly; frozen ones are kept so."""
     copy_bytes: float
     """Low-precision copies for the matrix products."""
     gradient_bytes: float
-    """Gradients as they are accumulated."""
     half_gradient_bytes: float
     """Gradients in the compute format beside those, at the end of a backward pass."""
     master_bytes: float
@@ -326,17 +304,11 @@ class StateBytes:
 def gradient_bytes(precision: Precision, gradient_dtype: GradientDtype | None, stack: Stack) -> float:
     """Bytes of gradient that one parameter accumulates.
 
-    Formula:
-        own format, unless mixed precision accumulates in another: that format
-
+    Formula: own format, unless mixed precision accumulates in another: that format
     Args:
         gradient_dtype: format of accumulation, the stack's default where None
-
-    Returns:
-        bytes of one parameter [byte]
-
-    Source:
-        Ultrascale Playbook (2 bytes, or 4 with fp32 accumulation); Megatron-LM dist_optimizer (4)
+    Returns: bytes of one parameter [byte]
+    Source: Ultrascale Playbook (2 bytes, or 4 with fp32 accumulation); Megatron-LM dist_optimizer (4)
 
     >>> from service.estimator.software.precision import PRECISIONS
     >>> from service.estimator.software.stacks import STACKS
@@ -351,17 +323,11 @@ def gradient_bytes(precision: Precision, gradient_dtype: GradientDtype | None, s
 def half_gradient_bytes(precision: Precision, gradient: float, stack: Stack) -> float:
     """Bytes of gradient in the compute format that stay beside accumulated ones until a backward pass is over.
 
-    Formula:
-        the own format's, where the stack keeps them and they are narrower than what is accumulated
-
+    Formula: the own format's, where the stack keeps them and they are narrower than what is accumulated
     Args:
         gradient: bytes that are accumulated [byte]
-
-    Returns:
-        bytes of one parameter [byte]
-
-    Source:
-        Ultrascale Playbook (2 + 4 bytes with fp32 accumulation)
+    Returns: bytes of one parameter [byte]
+    Source: Ultrascale Playbook (2 + 4 bytes with fp32 accumulation)
 
     >>> from service.estimator.software.precision import PRECISIONS
     >>> from service.estimator.software.stacks import STACKS
@@ -385,17 +351,12 @@ def default_gradient_dtype(precision: Precision, stack: Stack, zero_stage: int =
 def state_bytes(precision: Precision, recipe: Recipe, stack: Stack, gpu: Gpu, *, keeps_copies: bool) -> StateBytes:
     """Bytes of one parameter for weights, gradients and master copy.
 
-    Formula:
-        compute-format weights + gradients + master copy, or fp32 weights + fp32 gradients cast on the fly
-
+    Formula: compute-format weights + gradients + master copy, or fp32 weights + fp32 gradients cast on the fly
     Args:
         recipe: the recipe: formats of gradients and master copy
         gpu: the GPU, which decides whether fp8 copies are held transposed too
         keeps_copies: whether low-precision copies of weights live on between products
-
-    Returns:
-        the bytes of one parameter [byte]
-
+    Returns: the bytes of one parameter [byte]
     Source:
         Ultrascale Playbook (16 and 20 bytes with AdamW); Megatron-LM dist_optimizer (18, 6 + 12/d; fp16: 20, 4 + 16/d)
 
@@ -509,15 +470,10 @@ def state_numbers(optimizer: Optimizer, weight: Weight) -> int:
     Formula:
         full: r c        rows and columns: r + c        columns: c        (times copies; vectors are always full;
         none for a frozen weight)
-
     Args:
         weight: the weight, r inputs and c outputs
-
-    Returns:
-        numbers of both moments together [1]
-
-    Source:
-        the optimizer's row
+    Returns: numbers of both moments together [1]
+    Source: the optimizer's row
 
     >>> state_numbers(OPTIMIZERS["adamw"], Weight(4, 3)), state_numbers(OPTIMIZERS["adafactor"], Weight(4, 3))
     (24, 7)
@@ -535,17 +491,11 @@ MOMENT_BYTES: dict[MomentDtype, float] = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0,
 def moment_bytes(optimizer: Optimizer, precision: Precision, moment_dtype: MomentDtype | None = None) -> float:
     """Bytes of one number of optimizer state.
 
-    Formula:
-        the format that the recipe names, else the optimizer's own width, else the precision recipe's
-
+    Formula: the format that the recipe names, else the optimizer's own width, else the precision recipe's
     Args:
         moment_dtype: format that the recipe names
-
-    Returns:
-        bytes of one number [byte]
-
-    Source:
-        the rows
+    Returns: bytes of one number [byte]
+    Source: the rows
 
     >>> from service.estimator.software.precision import PRECISIONS
     >>> moment_bytes(OPTIMIZERS["adamw"], PRECISIONS["bf16-mixed"])

@@ -56,7 +56,6 @@ class Implementation:
     """Operations of a layer in one stack, as far as they change memory and overlap."""
 
     meaning: str
-    """What it is, in one line."""
     fused_norm: bool = True
     """Norms keep only input and output."""
     fused_activation: bool = False
@@ -348,7 +347,6 @@ class Stack:
     """One training framework."""
 
     meaning: str
-    """What it is, in one line."""
     mixed_weights: WeightHome = "fp32"
     """Mixed precision keeps compute-format weights and a master copy, or fp32 weights cast on the fly."""
     keeps_half_gradients: Literal["never", "backward", "always"] = "never"

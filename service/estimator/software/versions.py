@@ -98,18 +98,12 @@ def generation(gpu: Gpu) -> str:
 def torch_workspace_bytes(gpu: Gpu, torch: str | None, *, deterministic: bool) -> float:
     """Bytes that torch's matrix products keep as workspaces on one GPU.
 
-    Formula:
-        2 x 8.125 MiB; 2 x 32 MiB on Hopper, after it from torch 2.12 on, or where determinism is asked for
-
+    Formula: 2 x 8.125 MiB; 2 x 32 MiB on Hopper, after it from torch 2.12 on, or where determinism is asked for
     Args:
         torch: its version; None stands for the newest
         deterministic: whether only deterministic kernels run
-
-    Returns:
-        bytes of one GPU [byte]
-
-    Source:
-        pytorch aten/src/ATen/cuda/CublasHandlePool.cpp
+    Returns: bytes of one GPU [byte]
+    Source: pytorch aten/src/ATen/cuda/CublasHandlePool.cpp
 
     >>> from service.estimator.samples import H100
     >>> torch_workspace_bytes(H100, "2.4", deterministic=False) / 2**20
@@ -124,14 +118,9 @@ def torch_workspace_bytes(gpu: Gpu, torch: str | None, *, deterministic: bool) -
 def transformer_engine_workspace_bytes(gpu: Gpu) -> float:
     """Bytes that Transformer Engine's matrix products keep as a workspace on one GPU.
 
-    Formula:
-        32 MiB from Hopper on, 4 MiB before
-
-    Returns:
-        bytes of one GPU [byte]
-
-    Source:
-        NVIDIA/TransformerEngine@v2.11 pytorch/module/base.py get_cublas_workspace_size_bytes
+    Formula: 32 MiB from Hopper on, 4 MiB before
+    Returns: bytes of one GPU [byte]
+    Source: NVIDIA/TransformerEngine@v2.11 pytorch/module/base.py get_cublas_workspace_size_bytes
 
     >>> from service.estimator.samples import H100
     >>> transformer_engine_workspace_bytes(H100) / 2**20

@@ -36,7 +36,6 @@ class Curve:
     start_seconds: float
     """Fixed cost of one collective."""
     hop_seconds: float
-    """Latency of one hop."""
     root_seconds: float
     """What grows with the root of the size, given at one MiB: chunks fill a pipeline, protocols change."""
     link_fraction: float
@@ -72,7 +71,6 @@ class Link:
     all_to_all: Curve
     """Every rank sends to every other; with two ranks a send."""
     in_switch: InSwitch | None = None
-    """Sum in the switch."""
     is_mesh: bool = False
     """Each pair of GPUs has links of its own, so a group uses those between its ranks alone."""
     source: str
@@ -159,7 +157,6 @@ LINKS: dict[str, Link] = {
         ("CDNA2", "CDNA3", "CDNA3 APU", "CDNA4", "Gaudi2", "Gaudi3", "Xe-HPC (Ponte Vecchio)"), UNMEASURED_MESH
     ),
 }
-"""The link of each generation."""
 
 
 def link_of(gpu: Gpu, *, reaches_all: bool) -> Link:
@@ -238,11 +235,9 @@ class Group:
     """Ranks that take part: how many, how many of them in one domain, in how many domains."""
 
     ranks: Amount
-    """All of them, n."""
     local: Amount
     """Those in one domain, l."""
     domains: Amount
-    """Domains, k."""
 
 
 SWITCHED_GPUS = 8
@@ -275,20 +270,14 @@ def group_of(ranks: Amount, spacing: Spacing, interconnect: Interconnect) -> Gro
 def link_seconds(tensor_bytes: Amount, local: Amount, curve: Curve, interconnect: Interconnect) -> Amount:
     """Seconds that a tensor takes over the fast links of one domain, once around, without latency.
 
-    Formula:
-        (l - 1 + c) / l S / (x B);  in a mesh of N, B (l - 1) / (N - 1) for B;  0 for a rank alone
-
+    Formula: (l - 1 + c) / l S / (x B);  in a mesh of N, B (l - 1) / (N - 1) for B;  0 for a rank alone
     Args:
         tensor_bytes: bytes of the whole tensor, S [byte]
         local: ranks of the group in the domain, l [1]
         curve: what the operation reaches: edge c, share x
         interconnect: rates of one GPU: link B
-
-    Returns:
-        seconds [s]
-
-    Source:
-        Thakur et al. 2005, doi:10.1177/1094342005051521; c and x: service/estimator/time/collectives.py
+    Returns: seconds [s]
+    Source: Thakur et al. 2005, doi:10.1177/1094342005051521; c and x: service/estimator/time/collectives.py
 
     >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(link_seconds(8e9, 8, w.link.all_gather, w), 6)
@@ -302,18 +291,12 @@ def link_seconds(tensor_bytes: Amount, local: Amount, curve: Curve, interconnect
 def fixed_seconds(tensor_bytes: Amount, curve: Curve | InSwitch) -> Amount:
     """Seconds of a collective that do not shrink with more bandwidth, without the latency of its hops.
 
-    Formula:
-        a + r sqrt(S / 1 MiB)
-
+    Formula: a + r sqrt(S / 1 MiB)
     Args:
         tensor_bytes: bytes of the whole tensor, S [byte]
         curve: of the operation: start a, root r
-
-    Returns:
-        seconds [s]
-
-    Source:
-        service/estimator/time/collectives.py
+    Returns: seconds [s]
+    Source: service/estimator/time/collectives.py
 
     >>> from service.estimator.time.collectives import NVLINK_4
     >>> round(fixed_seconds(float(1 << 30), NVLINK_4.all_gather) * 1e6, 2)
@@ -327,20 +310,14 @@ def around_seconds(
 ) -> Amount:
     """Seconds that a tensor takes once around a ring through all ranks; links and adapters work at once.
 
-    Formula:
-        (n-k) a_link + (k-1) a_network + max(t_link, (n-1)/n S/(l B_network))
-
+    Formula: (n-k) a_link + (k-1) a_network + max(t_link, (n-1)/n S/(l B_network))
     Args:
         tensor_bytes: bytes of the whole tensor, S [byte]
         group: n ranks, l of them in one domain, k domains
         curve: of the operation: a_link
         linked_seconds: once around over the links of a domain, t_link [s]
-
-    Returns:
-        seconds [s]
-
-    Source:
-        NVIDIA/nccl src/graph/tuning.cc (ring: n-1 steps of S/n, as many rings as a domain has adapters)
+    Returns: seconds [s]
+    Source: NVIDIA/nccl src/graph/tuning.cc (ring: n-1 steps of S/n, as many rings as a domain has adapters)
 
     >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(around_seconds(8e9, Group(16, 8, 2), w.link.all_gather, 0.018, w), 6)
@@ -355,18 +332,12 @@ def around_seconds(
 def ring_seconds(tensor_bytes: Amount, group: Group, curve: Curve, interconnect: Interconnect) -> Amount:
     """Seconds of an all-gather or a reduce-scatter: once around.
 
-    Formula:
-        a + r sqrt(S) + t_around
-
+    Formula: a + r sqrt(S) + t_around
     Args:
         tensor_bytes: bytes of the whole tensor, S [byte]
         curve: of the operation
-
-    Returns:
-        seconds of one collective [s]
-
-    Source:
-        Thakur et al. 2005, doi:10.1177/1094342005051521
+    Returns: seconds of one collective [s]
+    Source: Thakur et al. 2005, doi:10.1177/1094342005051521
 
     >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(ring_seconds(8e9, Group(8, 8, 1), w.link.all_gather, w), 6)
@@ -381,18 +352,13 @@ def tree_seconds(
 ) -> Amount:
     """Seconds of an all-reduce by trees between domains, without its fixed cost.
 
-    Formula:
-        2 ((l-1) a_link + ceil(log2 k) a_network) + max(t_inside, min(2, k-1) S/(l B_network)) / y
-
+    Formula: 2 ((l-1) a_link + ceil(log2 k) a_network) + max(t_inside, min(2, k-1) S/(l B_network)) / y
     Args:
         tensor_bytes: bytes of the whole tensor, S [byte]
         group: n ranks, l of them in one domain, k domains
         curve: of the operation: a_link
         inside_seconds: sum over the links of each domain, t_inside [s]
-
-    Returns:
-        seconds [s]
-
+    Returns: seconds [s]
     Source:
         NVIDIA/nccl src/graph/tuning.cc (tree); Sanders et al. 2009, doi:10.1016/j.parco.2009.09.001 (two trees, each of
         half the tensor: in one up and down to two children, in the other up); y: network.TREE_FRACTION
@@ -411,20 +377,14 @@ def in_network_seconds(
 ) -> Amount:
     """Seconds of an all-reduce that switches between domains add, without its fixed cost.
 
-    Formula:
-        2 ((l-1) a_link + a_network) + max(t_inside, S/(l B_network))
-
+    Formula: 2 ((l-1) a_link + a_network) + max(t_inside, S/(l B_network))
     Args:
         tensor_bytes: bytes of the whole tensor, S [byte]
         group: n ranks, l of them in one domain
         curve: of the operation: a_link
         inside_seconds: sum over the links of each domain, t_inside [s]
-
-    Returns:
-        seconds [s]
-
-    Source:
-        Graham et al. 2016, doi:10.1109/COMHPC.2016.006 (SHARP): each byte goes up once and comes down once
+    Returns: seconds [s]
+    Source: Graham et al. 2016, doi:10.1109/COMHPC.2016.006 (SHARP): each byte goes up once and comes down once
 
     >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(in_network_seconds(8e9, Group(64, 8, 8), w.link.all_reduce, 0.004, w), 6)
@@ -438,20 +398,14 @@ def in_network_seconds(
 def in_switch_seconds(tensor_bytes: Amount, local: Amount, curve: InSwitch, interconnect: Interconnect) -> Amount:
     """Seconds over the links of one domain whose switch adds: each rank sends all, and passes on its share.
 
-    Formula:
-        max((l+1)/l S / (x B), 2 (l-1)/l S / (z B))
-
+    Formula: max((l+1)/l S / (x B), 2 (l-1)/l S / (z B))
     Args:
         tensor_bytes: bytes of the whole tensor, S [byte]
         local: ranks of the group in the domain, l [1]
         curve: share of the link x, highest bus bandwidth z
         interconnect: rates of one GPU: link B
-
-    Returns:
-        seconds [s]
-
-    Source:
-        bus bandwidths of 5 to 8 H200 and B200 follow (l-1)/(l+1): stas00/ml-engineering@744d01e network README
+    Returns: seconds [s]
+    Source: bus bandwidths of 5 to 8 H200 and B200 follow (l-1)/(l+1): stas00/ml-engineering@744d01e network README
 
     >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(in_switch_seconds(8e9, 8, InSwitch(12.71e-6, 11.59e-6, 0.727, 1.067), w), 6)
@@ -464,17 +418,11 @@ def in_switch_seconds(tensor_bytes: Amount, local: Amount, curve: InSwitch, inte
 def all_reduce_seconds(tensor_bytes: Amount, group: Group, interconnect: Interconnect) -> Amount:
     """Seconds of an all-reduce: the fastest of rings, trees between domains, and switches that add.
 
-    Formula:
-        min(ring, tree, network that adds) across domains; min(ring, switch) inside one, rings alone up to 4 ranks
-
+    Formula: min(ring, tree, network that adds) across domains; min(ring, switch) inside one, rings alone up to 4 ranks
     Args:
         tensor_bytes: bytes of the whole tensor [byte]
-
-    Returns:
-        seconds of one all-reduce [s]
-
-    Source:
-        NVIDIA/nccl src/graph/tuning.cc (the fastest algorithm is taken)
+    Returns: seconds of one all-reduce [s]
+    Source: NVIDIA/nccl src/graph/tuning.cc (the fastest algorithm is taken)
 
     >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(all_reduce_seconds(8e9, Group(8, 8, 1), w), 6)
@@ -499,19 +447,13 @@ def exchange_seconds(
 ) -> Amount:
     """Seconds of one all-to-all in two levels: sorted by adapter inside each domain, then sent; both wires at once.
 
-    Formula:
-        a + r sqrt(S) + (l-1) a_link + (k-1) a_network + max(t_link, x (n-l)/n S/B_network)
-
+    Formula: a + r sqrt(S) + (l-1) a_link + (k-1) a_network + max(t_link, x (n-l)/n S/B_network)
     Args:
         held_bytes: bytes that one rank sends in all, S [byte]
         group: n ranks, l of them in one domain, k domains
         crossing_share: part of what is meant for other domains that crosses, where copies are made behind, x [1]
-
-    Returns:
-        seconds of one exchange [s]
-
-    Source:
-        definition; what leaves the domain does so on the adapter of the rank that it goes to (NCCL 2.12, PXN)
+    Returns: seconds of one exchange [s]
+    Source: definition; what leaves the domain does so on the adapter of the rank that it goes to (NCCL 2.12, PXN)
 
     >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(exchange_seconds(8e9, Group(8, 8, 1), w), 6)
@@ -529,18 +471,12 @@ def exchange_seconds(
 def crossing_share(copies: Amount, domains: Amount) -> Amount:
     """Part of the copies of a token meant for other domains that crosses, where each domain gets it once.
 
-    Formula:
-        k (1 - (1 - 1/k)^x) / x: domains that x copies reach by chance, of k, over the copies; 1 for one copy
-
+    Formula: k (1 - (1 - 1/k)^x) / x: domains that x copies reach by chance, of k, over the copies; 1 for one copy
     Args:
         copies: copies of each token, x [1]
         domains: domains of the group, k [1]
-
-    Returns:
-        share of the bytes [1]
-
-    Source:
-        definition; deepseek-ai/DeepEP README (forwarding from RDMA to NVLink)
+    Returns: share of the bytes [1]
+    Source: definition; deepseek-ai/DeepEP README (forwarding from RDMA to NVLink)
 
     >>> crossing_share(1, 4), crossing_share(8, 2)
     (1.0, 0.2490234375)
@@ -554,15 +490,10 @@ def send_seconds(sent_bytes: Amount, group: Group, interconnect: Interconnect) -
     Formula:
         inside a domain: an exchange of two ranks that hold 2 S each;  between domains: a + r sqrt(2 S) + a_network +
         S/B_network
-
     Args:
         sent_bytes: bytes that are sent, S [byte]
-
-    Returns:
-        seconds of one send [s]
-
-    Source:
-        definition: NCCL sends and exchanges by the same kernel
+    Returns: seconds of one send [s]
+    Source: definition: NCCL sends and exchanges by the same kernel
 
     >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(send_seconds(8e9, Group(2, 2, 1), w), 6), round(send_seconds(8e9, Group(2, 1, 2), w), 6)
@@ -577,14 +508,9 @@ def send_seconds(sent_bytes: Amount, group: Group, interconnect: Interconnect) -
 def transfer_seconds(transfer: Transfer, wires: Interconnect) -> Amount:
     """Seconds of all occurrences of one transfer; 0 for a group of one.
 
-    Formula:
-        all-reduce: the fastest way; all-gather, reduce-scatter: one ring; all-to-all, send: two levels
-
-    Returns:
-        seconds [s]
-
-    Source:
-        see all_reduce_seconds, ring_seconds, exchange_seconds, send_seconds
+    Formula: all-reduce: the fastest way; all-gather, reduce-scatter: one ring; all-to-all, send: two levels
+    Returns: seconds [s]
+    Source: see all_reduce_seconds, ring_seconds, exchange_seconds, send_seconds
 
     >>> from service.estimator.degrees import Spacing
     >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)

@@ -22,7 +22,6 @@ class Repeated:
     """What each of some layers sends."""
 
     layers: Amount
-    """How many of them."""
     transfers: tuple[Transfer, ...]
     """What one sends for one micro-batch."""
 
@@ -139,14 +138,9 @@ def _hidden_experts(workload: Workload, degrees: Degrees, layout: CompleteLayout
 def offloaded_activation_seconds(workload: Workload, load: RankLoad) -> Amount:
     """Seconds that one micro-batch's activations take to host memory and back, beside compute.
 
-    Formula:
-        2 x bytes kept / W_host
-
-    Returns:
-        seconds of one micro-batch [s]
-
-    Source:
-        definition; update.HOST_LINK_FRACTION
+    Formula: 2 x bytes kept / W_host
+    Returns: seconds of one micro-batch [s]
+    Source: definition; update.HOST_LINK_FRACTION
 
     >>> from service.estimator.samples import sample_workload, sample_rank_load
     >>> round(offloaded_activation_seconds(sample_workload(), sample_rank_load()), 2)
@@ -209,16 +203,11 @@ def once_a_step_seconds(
     Formula:
         x T + max(0, (1 - x) T - t_backward), x = StepConstants.exposed_gradient_fraction; 1 where the stack sends
         them after the last backward pass
-
     Args:
         parameters: parameters of the rank before sharding
         backward_seconds: the last micro-batch's backward pass, as far as nothing hides under it, t_backward [s]
-
-    Returns:
-        seconds of one step [s]
-
-    Source:
-        StepConstants.exposed_gradient_fraction
+    Returns: seconds of one step [s]
+    Source: StepConstants.exposed_gradient_fraction
 
     >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
     >>> once_a_step_seconds(sample_workload(), sample_degrees(), sample_rank_load().parameters, 1.0)

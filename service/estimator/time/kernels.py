@@ -36,14 +36,9 @@ Source: NVIDIA/TransformerEngine@v2.11 common/transpose/cast_transpose.cu."""
 def cast_bytes(workload: Workload) -> float:
     """Memory traffic of turning one number into the format of the products.
 
-    Formula:
-        one scale a tensor: CAST_BYTES; one a block: what benchmarks of such products show, and no less
-
-    Returns:
-        bytes of one number [byte]
-
-    Source:
-        CAST_BYTES; matrix_rates.MATRIX_RATES (quantise_bytes)
+    Formula: one scale a tensor: CAST_BYTES; one a block: what benchmarks of such products show, and no less
+    Returns: bytes of one number [byte]
+    Source: CAST_BYTES; matrix_rates.MATRIX_RATES (quantise_bytes)
 
     >>> from service.estimator.samples import sample_workload
     >>> cast_bytes(sample_workload())
@@ -58,16 +53,11 @@ def cast_bytes(workload: Workload) -> float:
 def weight_cast_seconds(workload: Workload, parameters: RankParameters) -> Amount:
     """Seconds that one rank takes each step to turn its weights into the format of the products.
 
-    Formula:
-        N c / W; none where products are not narrow, or weights are kept in fp8 with one scale a tensor
-
+    Formula: N c / W; none where products are not narrow, or weights are kept in fp8 with one scale a tensor
     Args:
         workload: the workload, with c = cast_bytes
         parameters: parameters of the rank, N of them trained
-
-    Returns:
-        seconds of one step [s]
-
+    Returns: seconds of one step [s]
     Source:
         Transformer Engine user guide, FP8 primer (is_first_microbatch); Megatron-LM fp8-param-gather (MXFP8 is made of
         gathered bf16 weights)
@@ -93,18 +83,12 @@ Source: published steps on H100 held to 500 of 700 W, which run at 0.84 of the u
 def clock_fraction(power_limit_watts: float | None, board_watts: float) -> float:
     """Share of its usual rate of arithmetic that a GPU keeps under a limit on its power.
 
-    Formula:
-        min(1, P / P_rated) ^ 0.5
-
+    Formula: min(1, P / P_rated) ^ 0.5
     Args:
         power_limit_watts: the limit, P; none where None [W]
         board_watts: the rated power, P_rated [W]
-
-    Returns:
-        share of the rate [1]
-
-    Source:
-        CLOCK_EXPONENT
+    Returns: share of the rate [1]
+    Source: CLOCK_EXPONENT
 
     >>> clock_fraction(175.0, 700.0), clock_fraction(None, 700.0)
     (0.5, 1.0)
@@ -115,14 +99,9 @@ def clock_fraction(power_limit_watts: float | None, board_watts: float) -> float
 def limited_watts(workload: Workload) -> float:
     """Power of one busy GPU board: its rated power, or the limit where that is lower.
 
-    Formula:
-        min(P, P_rated)
-
-    Returns:
-        power [W]
-
-    Source:
-        definition
+    Formula: min(P, P_rated)
+    Returns: power [W]
+    Source: definition
 
     >>> from service.estimator.samples import sample_workload
     >>> limited_watts(sample_workload())
@@ -162,16 +141,11 @@ def product_shape(op: Op, model: Model, degrees: Degrees, split: tuple[Amount, .
     Formula:
         columns / t, or inner / t where tensor ranks sum in parts; experts / e copies, their inner widths / e_t;
         rows = tokens b / c, over t where ranks share out tokens, over the copies
-
     Args:
         op: the operation, a matrix product
         split: divisor of each split [1]
-
-    Returns:
-        the shape [1]
-
-    Source:
-        Shoeybi et al. 2019, arXiv:1909.08053, section 3; Megatron-Core moe README (experts)
+    Returns: the shape [1]
+    Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3; Megatron-Core moe README (experts)
 
     >>> from service.estimator.model.ledger import Weight
     >>> from service.estimator.samples import LLAMA_3_8B, sample_degrees
@@ -254,14 +228,9 @@ def fused_kernel(kernel: AttentionName) -> FusedName:
 def stack_scale(workload: Workload) -> float:
     """Seconds of a step over what all else says, on a job's stack.
 
-    Formula:
-        that of its stack and implementation; 1 where no published step has them
-
-    Returns:
-        the scale [1]
-
-    Source:
-        StepConstants.stack_scales
+    Formula: that of its stack and implementation; 1 where no published step has them
+    Returns: the scale [1]
+    Source: StepConstants.stack_scales
 
     >>> from service.estimator.samples import sample_workload
     >>> 0.75 < stack_scale(sample_workload()) < 1.35
@@ -325,7 +294,6 @@ def _clock(workload: Workload) -> float:
 
 
 ProductName = Literal["forward", "input_gradient", "weight_gradient"]
-"""Result of a product."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,11 +303,9 @@ class RankProduct:
     name: str
     """Name of the operation."""
     product: ProductName
-    """Its result."""
     shape: ProductShape
     """Sizes of this product; grouped experts are its copies."""
     format: Format
-    """Format of its operands."""
     count: Amount
     """Times that one step runs it, over one rank of every pipeline stage."""
 
@@ -451,20 +417,14 @@ class OpSeconds:
 def kernel_seconds(flop: Amount, moved_bytes: Amount, flop_per_s: Amount, bytes_per_s: float) -> Amount:
     """Seconds of one kernel on one GPU: the slower of arithmetic and memory traffic, and its launch.
 
-    Formula:
-        max(F / R, B / W) + t_launch
-
+    Formula: max(F / R, B / W) + t_launch
     Args:
         flop: arithmetic of one rank, F [FLOP]
         moved_bytes: memory traffic of one rank, B [byte]
         flop_per_s: arithmetic rate reached, R [FLOP/s]
         bytes_per_s: memory rate reached, W [byte/s]
-
-    Returns:
-        seconds of one kernel [s]
-
-    Source:
-        Williams et al. 2009, doi:10.1145/1498765.1498785; launch: efficiency.LAUNCH_SECONDS
+    Returns: seconds of one kernel [s]
+    Source: Williams et al. 2009, doi:10.1145/1498765.1498785; launch: efficiency.LAUNCH_SECONDS
 
     >>> kernel_seconds(1e12, 1e9, 5e14, 2e12)
     0.002005
@@ -480,15 +440,10 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workloa
         over x where a side is no multiple of ALIGNED_SIDE, over g where tokens are dealt to experts, whose products run
         side by side, or one after another where they are not grouped;
         cast: c (m k + m n) / W, c = Rates.cast_bytes
-
     Args:
         workload: the workload, with x and g
-
-    Returns:
-        the seconds [s]
-
-    Source:
-        matrix_product_seconds; backward products: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+    Returns: the seconds [s]
+    Source: matrix_product_seconds; backward products: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
     """
     m, n, k, copies = shape.rows, shape.columns, shape.inner, shape.copies
     products, constants = rates.of(op), workload.constants
@@ -522,16 +477,11 @@ def attention_seconds(op: Op, workload: Workload, divisor: Amount, scale: Amount
     Formula:
         fused: roofline at R f, f by keys and queries; backward: twice the FLOP and what the kernel repeats
         eager: FLOP over the rate of its products, and its traffic
-
     Args:
         divisor: ranks that share its work [1]
         scale: sequences of a micro-batch on one context rank [1]
-
-    Returns:
-        the seconds [s]
-
-    Source:
-        attention_fraction; Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (eager)
+    Returns: the seconds [s]
+    Source: attention_fraction; Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (eager)
     """
     flop, moved = op.flop / divisor * scale, op.moved_bytes / divisor * scale
     gradients = (op.backward_flop + op.kernel_rerun_flop) / divisor * scale
@@ -568,15 +518,10 @@ def op_seconds(op: Op, workload: Workload, degrees: Degrees, split: tuple[Amount
     Formula:
         products and attention by their own functions; what only streams: its bytes over W and a launch, once more for
         each gradient
-
     Args:
         split: divisor of each split [1]
-
-    Returns:
-        forward and backward seconds [s]
-
-    Source:
-        product_seconds, attention_seconds, kernel_seconds
+    Returns: forward and backward seconds [s]
+    Source: product_seconds, attention_seconds, kernel_seconds
     """
     if op.kind == "gemm":
         return product_seconds(op, product_shape(op, workload.model, degrees, split), rates, workload)
@@ -639,17 +584,11 @@ def _updated_bytes(workload: Workload, degrees: Degrees, updated: RankParameters
 def optimizer_seconds(workload: Workload, degrees: Degrees, updated: RankParameters) -> Amount:
     """Seconds of the optimizer's update on one rank: it streams its shard through the GPU's memory.
 
-    Formula:
-        (2 (master + moments) + gradients + weights) bytes / W
-
+    Formula: (2 (master + moments) + gradients + weights) bytes / W
     Args:
         updated: parameters that the rank updates, before sharding
-
-    Returns:
-        seconds of one step [s]
-
-    Source:
-        definition; StepConstants.memory_fraction
+    Returns: seconds of one step [s]
+    Source: definition; StepConstants.memory_fraction
 
     >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
     >>> round(optimizer_seconds(sample_workload(), sample_degrees(), sample_rank_load().updated), 2)
@@ -662,17 +601,11 @@ def optimizer_seconds(workload: Workload, degrees: Degrees, updated: RankParamet
 def offloaded_seconds(workload: Workload, degrees: Degrees, updated: RankParameters) -> Amount:
     """Seconds of an optimizer's update in host memory: gradients go down, weights come up, the host updates.
 
-    Formula:
-        (gradients + weights) bytes / W_link + 2 (master + moments) bytes / W_host
-
+    Formula: (gradients + weights) bytes / W_link + 2 (master + moments) bytes / W_host
     Args:
         updated: parameters that the rank updates, before sharding
-
-    Returns:
-        seconds of one step [s]
-
-    Source:
-        Ren et al. 2021, arXiv:2101.06840, section 4; HOST_LINK_FRACTION, HOST_MEMORY_BYTES_PER_S
+    Returns: seconds of one step [s]
+    Source: Ren et al. 2021, arXiv:2101.06840, section 4; HOST_LINK_FRACTION, HOST_MEMORY_BYTES_PER_S
 
     >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
     >>> round(offloaded_seconds(sample_workload(), sample_degrees(), sample_rank_load().updated), 3)
@@ -689,16 +622,11 @@ def accumulation_seconds(workload: Workload, degrees: Degrees, held: RankParamet
         N (2 e + 2 g) / W: written and read in the compute format, read and written in the accumulated one; none where
         the products of the weights' gradients add to them by themselves; where weights are sharded, the copies of
         Overlap.sharded_copy_bytes instead
-
     Args:
         workload: the workload, with e bytes an activation and g an accumulated gradient
         held: parameters of the rank, N of them trained
-
-    Returns:
-        seconds of one micro-batch [s]
-
-    Source:
-        torch AccumulateGrad; NVIDIA/Megatron-LM@83b1e42f gradient accumulation fusion
+    Returns: seconds of one micro-batch [s]
+    Source: torch AccumulateGrad; NVIDIA/Megatron-LM@83b1e42f gradient accumulation fusion
 
     >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
     >>> accumulation_seconds(sample_workload(), sample_degrees(), sample_rank_load().parameters)

@@ -48,7 +48,6 @@ class ProductRates:
     bytes_per_s: float
     """Memory traffic."""
     operand_bytes: float
-    """One number of either operand."""
     result_bytes: float
     """One number of the result: written, and read before where the product adds to it."""
     wave_tiles: int
@@ -73,7 +72,6 @@ def matrix_product_seconds(
     Formula:
         max(2 (k + f) 128^2 (T + w (ceil(T/S) S - T)) / R + e c r m n / W, c (b k (m + n) + r m n) / W) + l t_launch,
         with tiles T = c ceil(m/128) ceil(n/128), S of them a wave, w = WAVE_FRACTION, e = EXPOSED_STORE_FRACTION
-
     Args:
         rows: rows of the result, m [1]
         columns: columns of the result, n [1]
@@ -81,10 +79,7 @@ def matrix_product_seconds(
         rates: what the GPU reaches, with R, W, S, f = fill_numbers, bytes of an operand's number, b, and a result's, r
         copies: products of that shape, c [1]
         launches: kernels that they take, l: one where it is grouped, one each where a library calls them in turn [1]
-
-    Returns:
-        seconds of the kernel [s]
-
+    Returns: seconds of the kernel [s]
     Source:
         roofline: Williams et al. 2009, doi:10.1145/1498765.1498785; tiles and waves: NVIDIA, Matrix Multiplication
         Background User's Guide, sections 3 and 4; constants: matrix_rates.MATRIX_RATES
@@ -108,18 +103,12 @@ def matrix_product_seconds(
 def quantise_seconds(numbers: Amount, rates: ProductRates) -> Amount:
     """Seconds of turning one operand into the format of a product, in kernels of their own, on one GPU.
 
-    Formula:
-        q x / W + t_q
-
+    Formula: q x / W + t_q
     Args:
         numbers: numbers of the operand, x [1]
         rates: what the GPU reaches, with W, q and t_q
-
-    Returns:
-        seconds of the kernels [s]
-
-    Source:
-        calibration/published/matrix_products.csv: a scan for the largest number, then scaling and writing
+    Returns: seconds of the kernels [s]
+    Source: calibration/published/matrix_products.csv: a scan for the largest number, then scaling and writing
 
     >>> rates = ProductRates(flop_per_s=1e15, bytes_per_s=3e12, operand_bytes=1, result_bytes=2, wave_tiles=1,
     ...                      quantise_bytes=6.0, quantise_launch_seconds=1e-5)
@@ -230,7 +219,6 @@ MATRIX_RATES: dict[str, GenerationRates] = {
     "Gaudi3": _searched({"bf16": 0.741, "fp8": 0.769}),
     "cpu": _PROCESSOR,
 }
-"""By generation and what it is paired with."""
 
 SLUG_RATES: dict[str, GenerationRates] = {
     "a100-pcie-40gb": _A100_PCIE,
@@ -276,18 +264,12 @@ def format_rate(generation: GenerationRates, number_format: Format) -> FormatRat
 def traffic_bytes_per_s(rate: FormatRate, gpu: Gpu, fraction: float) -> float:
     """Memory traffic that products of one format reach on a GPU.
 
-    Formula:
-        what was measured of such products, w x / MEMORY_FRACTION; else streaming_bytes_per_s
-
+    Formula: what was measured of such products, w x / MEMORY_FRACTION; else streaming_bytes_per_s
     Args:
         rate: how the format runs, with w
         fraction: share of the data sheet's bandwidth that streaming kernels reach, x [1]
-
-    Returns:
-        bytes a second [byte/s]
-
-    Source:
-        device_calibration; efficiency.MEMORY_FRACTION
+    Returns: bytes a second [byte/s]
+    Source: device_calibration; efficiency.MEMORY_FRACTION
 
     >>> from service.estimator.samples import H100
     >>> traffic_bytes_per_s(FormatRate(peak_fraction=0.8), H100, 0.5)
@@ -352,7 +334,6 @@ class KernelShares:
     forward_fraction: float
     """Share of dense peak over endless keys and tiles, heads of 128, forward."""
     backward_fraction: float
-    """The same, backward."""
     source: str
     """Who measured."""
 
@@ -364,7 +345,6 @@ class AttentionRate:
     forward_fraction: float
     """Share of dense peak over endless keys and tiles, forward."""
     backward_fraction: float
-    """The same, backward."""
     wave_queries: int
     """Queries, each head's counted, that the GPU works on at once; 0 where its processors are not known."""
 
@@ -489,20 +469,14 @@ def _width_shares(kernel: FusedName, width: float) -> tuple[float, float]:
 def attention_fraction(rate: AttentionRate, seen_tokens: Amount, queries: Amount, *, backward: bool = False) -> Amount:
     """Share of dense peak that a fused kernel reaches in one pass on one GPU.
 
-    Formula:
-        f k / (k + k0) q / (q + x0 S), with k0 = FORWARD_KEYS and x0 = FORWARD_TILES, or those of the backward pass
-
+    Formula: f k / (k + k0) q / (q + x0 S), with k0 = FORWARD_KEYS and x0 = FORWARD_TILES, or those of the backward pass
     Args:
         rate: what the kernel reaches, with f and S = wave_queries
         seen_tokens: keys that a query sees, on average: half a causal sequence, a window once it is full, k [token]
         queries: queries of one launch, each head's counted: sequences x heads x tokens, q [1]
         backward: whether it is the backward pass
-
-    Returns:
-        share of dense peak [1]
-
-    Source:
-        calibration/published/attention.csv
+    Returns: share of dense peak [1]
+    Source: calibration/published/attention.csv
 
     >>> rate = AttentionRate(forward_fraction=0.7, backward_fraction=0.6, wave_queries=16384)
     >>> round(attention_fraction(rate, 4096, 32 * 8192), 3), round(attention_fraction(rate, 64, 8 * 128), 3)

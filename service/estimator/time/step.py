@@ -96,17 +96,11 @@ that never saw it (service.calibration.steps)."""
 def waiting_fraction(parts: Mapping[str, float]) -> float:
     """Share of a step in which a device waits: for transfers, for other stages, for the host.
 
-    Formula:
-        (exposed transfers + bubble + host) / T
-
+    Formula: (exposed transfers + bubble + host) / T
     Args:
         parts: seconds of one step by kind, which sum to it [s]
-
-    Returns:
-        share of the step [1]
-
-    Source:
-        definition
+    Returns: share of the step [1]
+    Source: definition
 
     >>> waiting_fraction({"gemm": 6.0, "exposed_data": 1.0, "bubble": 1.0})
     0.25
@@ -122,17 +116,11 @@ _WAITING = ("bubble", "host")
 def spread_scale(waiting: float) -> float:
     """Spread of a step over that of one that never waits.
 
-    Formula:
-        1 + WAITING_WEIGHT u
-
+    Formula: 1 + WAITING_WEIGHT u
     Args:
         waiting: share of the step in which a device waits, u [1]
-
-    Returns:
-        the scale [1]
-
-    Source:
-        locally weighted conformal prediction: Lei et al. 2018, arXiv:1604.04173, section 5.2; WAITING_WEIGHT
+    Returns: the scale [1]
+    Source: locally weighted conformal prediction: Lei et al. 2018, arXiv:1604.04173, section 5.2; WAITING_WEIGHT
 
     >>> spread_scale(0.5)
     6.5
@@ -143,18 +131,12 @@ def spread_scale(waiting: float) -> float:
 def step_interval(workload: Workload, step_seconds: float, waiting: float) -> Interval:
     """The 80 % interval of one step, with the spread of published steps of its class and of the caller's own.
 
-    Formula:
-        t exp(-s) to t exp(s), s = max(LEAST_RESIDUAL, own_spread_fraction(r (1 + 11 u)))
-
+    Formula: t exp(-s) to t exp(s), s = max(LEAST_RESIDUAL, own_spread_fraction(r (1 + 11 u)))
     Args:
         step_seconds: predicted seconds of one step, t [s]
         waiting: share of the step in which a device waits, u [1]
-
-    Returns:
-        the interval [s]; basis calibrated where the caller measured steps or the GPU's kernels were, else analytic
-
-    Source:
-        RESIDUALS; own_steps.own_spread_fraction
+    Returns: the interval [s]; basis calibrated where the caller measured steps or the GPU's kernels were, else analytic
+    Source: RESIDUALS; own_steps.own_spread_fraction
 
     >>> from service.estimator.samples import sample_workload
     >>> step_interval(sample_workload(), 10.0, 0.0).value
@@ -189,17 +171,11 @@ class StepOverhead:
 def host_seconds(workload: Workload, stage: Stage) -> Amount:
     """Seconds that the host takes to launch the kernels of one micro-batch on one rank of a stage.
 
-    Formula:
-        layers x t_layer + layers of experts x t_sparse; 0 where they are launched as one graph
-
+    Formula: layers x t_layer + layers of experts x t_sparse; 0 where they are launched as one graph
     Args:
         workload: the workload, with both times in its constants
-
-    Returns:
-        seconds of one micro-batch [s]
-
-    Source:
-        StepConstants.layer_host_seconds, sparse_layer_host_seconds
+    Returns: seconds of one micro-batch [s]
+    Source: StepConstants.layer_host_seconds, sparse_layer_host_seconds
 
     >>> from service.estimator.samples import sample_workload
     >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
@@ -216,18 +192,12 @@ def host_seconds(workload: Workload, stage: Stage) -> Amount:
 def straggler_seconds(busy_seconds: Amount, workload: Workload, degrees: Degrees) -> Amount:
     """Seconds that a step waits for its slowest node.
 
-    Formula:
-        j ceil(log2(nodes)) T
-
+    Formula: j ceil(log2(nodes)) T
     Args:
         busy_seconds: seconds of the step on a usual node, T [s]
         workload: the workload, with j = StepConstants.straggler_fraction
-
-    Returns:
-        seconds of one step [s]
-
-    Source:
-        the largest of n draws of a normal spread grows about as log n; j is fitted
+    Returns: seconds of one step [s]
+    Source: the largest of n draws of a normal spread grows about as log n; j is fitted
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> straggler_seconds(100.0, sample_workload(), sample_degrees())
@@ -240,17 +210,11 @@ def straggler_seconds(busy_seconds: Amount, workload: Workload, degrees: Degrees
 def other_seconds(busy_seconds: Amount) -> Amount:
     """Seconds of one step for data loading, logging and host work.
 
-    Formula:
-        x T / (1 - x),  x = OTHER_FRACTION
-
+    Formula: x T / (1 - x),  x = OTHER_FRACTION
     Args:
         busy_seconds: all other seconds of the step, T [s]
-
-    Returns:
-        seconds of one step [s]
-
-    Source:
-        OTHER_FRACTION
+    Returns: seconds of one step [s]
+    Source: OTHER_FRACTION
 
     >>> round(other_seconds(98.0), 9)
     2.0
@@ -266,18 +230,12 @@ Source: HELD_ROOM of memory/device.py."""
 def pressure_fraction(filled_fraction: Amount, full_fraction: float) -> Amount:
     """Share of a step that the allocator's retries add.
 
-    Formula:
-        x min(1, max(0, (u - 0.92) / (1 - 0.92)))
-
+    Formula: x min(1, max(0, (u - 0.92) / (1 - 0.92)))
     Args:
         filled_fraction: reserved memory over usable memory, u [1]
         full_fraction: what a full device adds, x [1]
-
-    Returns:
-        share of the step's time [1]
-
-    Source:
-        CROWDED_FROM; StepConstants.pressure_fraction
+    Returns: share of the step's time [1]
+    Source: CROWDED_FROM; StepConstants.pressure_fraction
 
     >>> pressure_fraction(0.5, 0.1), round(pressure_fraction(0.96, 0.1), 9), pressure_fraction(1.2, 0.1)
     (0.0, 0.05, 0.1)
@@ -319,13 +277,11 @@ class MicroBatchSeconds:
     """What one rank of a stage does for one micro-batch, forward and backward."""
 
     compute: ComputeSeconds
-    """Its kernels."""
     accumulation: Amount
     """Gradients added to those of earlier micro-batches."""
     exposed: ExposedSeconds
     """Transfers that nothing hides."""
     total_seconds: Amount = field(init=False)
-    """All of it."""
 
     def __post_init__(self) -> None:
         self.total_seconds = self.compute.total_seconds + self.accumulation + self.exposed.total_seconds
@@ -339,14 +295,9 @@ class MicroBatchSeconds:
 def loss_seconds(workload: Workload, degrees: Degrees) -> Amount:
     """Seconds that the loss of one micro-batch streams its logits, forward and backward.
 
-    Formula:
-        2 x logits x bytes a logit / W
-
-    Returns:
-        seconds of one micro-batch [s]
-
-    Source:
-        the logits' bytes are written once and read once; StepConstants.memory_fraction
+    Formula: 2 x logits x bytes a logit / W
+    Returns: seconds of one micro-batch [s]
+    Source: the logits' bytes are written once and read once; StepConstants.memory_fraction
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> round(loss_seconds(sample_workload(), sample_degrees()), 3)
@@ -362,7 +313,6 @@ class LedgerSeconds:
     """What one rank computes of each part of the ledger for one micro-batch, whatever stage it is on."""
 
     kinds: tuple[ComputeSeconds, ...]
-    """One layer of each kind."""
     embedding: ComputeSeconds
     head: ComputeSeconds
     depth: ComputeSeconds
@@ -423,17 +373,12 @@ def step_seconds(
     Formula:
         x (m t + bubble + exposed gradients + optimizer + casts of weights + stragglers + retries + all else),
         t one micro-batch, x the scales of the stack and of measured steps
-
     Args:
         layout: the layout's choices: schedule, offload
         micro: what the stage does for one micro-batch
         overhead: what it waits for
-
-    Returns:
-        the seconds by kind [s]
-
-    Source:
-        Narayanan et al. 2021, arXiv:2104.04473, section 3; each part's own function
+    Returns: the seconds by kind [s]
+    Source: Narayanan et al. 2021, arXiv:2104.04473, section 3; each part's own function
     """
     compute, exposed, m = micro.compute, micro.exposed, degrees.accumulation
     seconds = busy_seconds(workload, degrees, load, layout, micro, overhead)
@@ -462,7 +407,6 @@ class BusySeconds:
     """Weights cast once a step."""
     bubble: Amount
     update: Amount
-    """The optimizer."""
     total: Amount
     """All of it, and the micro-batches."""
 
@@ -488,18 +432,12 @@ def busy_seconds(
 def whole_step_seconds(busy: Amount, workload: Workload, degrees: Degrees, overhead: StepOverhead) -> Amount:
     """Seconds of one step from the busy seconds of its slowest stage, without its parts.
 
-    Formula:
-        the sum of the parts of step_seconds
-
+    Formula: the sum of the parts of step_seconds
     Args:
         busy: what the busiest stage does [s]
         overhead: what it waits for
-
-    Returns:
-        seconds of one step [s]
-
-    Source:
-        step_seconds
+    Returns: seconds of one step [s]
+    Source: step_seconds
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> workload = sample_workload()

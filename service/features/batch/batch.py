@@ -107,7 +107,6 @@ ANSWERERS: Mapping[BatchKind, Callable[[Mapping[str, Any], Catalogue, StoreQuest
     "gpu-hours": partial(_estimated, GpuHoursAnswer),
     "check": check,
 }
-"""Answerer of each kind; the question of a check is stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from service.validation.serialization import adapter_of, digest_of, to_bytes, to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trained:
+class TrainedModel:
     """Model and recipe that a step probe trains."""
 
     model: Model
@@ -41,7 +41,7 @@ class Trained:
 class Steps:
     """Predictions for measurements, with the models and recipes of step probes."""
 
-    trained: Mapping[str, Trained]
+    trained: Mapping[str, TrainedModel]
     """Model and recipe of each run whose steps can be predicted."""
 
     def predict(self, observed: Observed, gpu: Gpu) -> float | None:
@@ -87,7 +87,7 @@ class Steps:
             return None
 
 
-def trained_by(payload: Mapping[str, Any]) -> Trained | None:
+def trained_by(payload: Mapping[str, Any]) -> TrainedModel | None:
     """Model and recipe of a launch check's step probe; None without one."""
     parameters = next(
         (task.get("parameters", {}) for task in payload.get("tasks", ()) if task.get("probe") == STEP), None
@@ -95,7 +95,7 @@ def trained_by(payload: Mapping[str, Any]) -> Trained | None:
     if parameters is None:
         return None
     try:
-        return Trained(
+        return TrainedModel(
             model=read_spec(Model, parameters.get("model"), "model"),
             recipe=read_spec(Recipe, parameters.get("recipe"), "recipe"),
         )
@@ -122,11 +122,7 @@ OWN = "own"
 
 
 def with_measured(question: Question, records: Sequence[ProbeRecord], steps_on: StepsOn | None = None) -> Question:
-    """A question whose GPU has measured rates in place of published or calibrated ones.
-
-    Measurements of a processor, and of a sliced, throttled or shared GPU, are ignored; so are steps of other training
-    software.
-    """
+    """A question whose GPU has measured rates, of a whole, unthrottled GPU and of the same software."""
     observed = [
         one
         for one in observed_in(records, OWN)

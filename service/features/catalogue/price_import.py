@@ -25,10 +25,8 @@ from service.validation.flat import DecimalMark, Form, read_value
 PRICES = LISTINGS["prices"]
 COLUMNS: Mapping[str, Column] = {column.name: column for column in PRICES.columns}
 REQUIRED = ("provider", "gpu", "usd_per_gpu_hour")
-"""Required columns."""
 REVISION = "revision"
 MOST_FINDINGS = 1_000
-"""Most findings in one report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

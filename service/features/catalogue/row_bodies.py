@@ -373,4 +373,3 @@ class RowColumns(ReadElsewhere):
 
 
 PRICE_ID = "example-cloud-any-h100-sxm5-80gb-frankfurt-reserved-1y-point-2025-06-01-e0b45c36"
-"""Id of that price."""

@@ -23,7 +23,6 @@ from service.validation.text import single_line
 OnError = Literal["problem", "text", "blank"]
 Pairs = Sequence[tuple[str, str]]
 NoNumber = Refused | NotFound | Unreachable
-"""Reasons for a cell without a number."""
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "num": get_args(NumberStyle),
@@ -53,7 +52,6 @@ class CellOptions:
     num: NumberStyle = "e"
     """Notation of numbers that are not whole."""
     dec: DecimalMark = "."
-    """Decimal mark of the inputs."""
     on_error: OnError = "problem"
     """Form of an error: an HTTP problem, a text in the cell, or an empty cell."""
     unit: str | None = None

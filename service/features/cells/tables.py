@@ -48,7 +48,6 @@ MOST_ROWS = 200
 """Most rows of a sweep; each is one answer."""
 
 ROOT = "estimate"
-"""Root element."""
 
 
 @dataclass(frozen=True, slots=True)

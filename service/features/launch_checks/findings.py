@@ -23,7 +23,7 @@ from service.answers.launch_checks import (
 )
 from service.calibration.observations import Observed, without_impossible
 from service.calibration.records import (
-    HELD_BACK,
+    SLOWDOWNS,
     Environment,
     Measurement,
     ProbeName,
@@ -251,7 +251,7 @@ def _rate_messages(probe: ProbeAnswer) -> Messages:
 def _device_messages(findings: Findings) -> Messages:
     environments = findings.environments
     names = {name for environment in environments for name in environment.throttle_reasons}
-    if slowed := sorted(names & HELD_BACK.keys()):
+    if slowed := sorted(names & SLOWDOWNS.keys()):
         yield "throttled", f"the driver lowered the clock while probes ran: {', '.join(slowed)}"
     limits = [one.power_limit_watts for one in environments if one.power_limit_watts is not None]
     if POWER_CAP in names and limits and min(limits) < CAPPED_FRACTION * findings.rated_watts:

@@ -89,7 +89,6 @@ async def last_event_of(request: Request, sent: LastEventHeader = None) -> int:
 
 
 LastEvent = Annotated[int, Depends(last_event_of)]
-"""Last-Event-ID, or 0."""
 
 
 async def _events(request: Request, check_id: str, after: int) -> AsyncGenerator[bytes, None]:

@@ -19,7 +19,6 @@ class StoredCheck:
     """A launch check beside its job."""
 
     id: str
-    """Id of the check and of its job."""
     question: Mapping[str, Any]
     """A request body of POST /v1/estimates, as the caller sent it."""
     estimate_id: str
@@ -28,7 +27,6 @@ class StoredCheck:
     probes: tuple[str, ...]
     time_budget_seconds: float
     on_workers: str
-    """matching or any."""
     plan: Mapping[str, Any]
     """The prediction before the run, and what scoring the result needs."""
     found: Mapping[str, Any] | None = None

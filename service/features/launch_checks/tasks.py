@@ -174,7 +174,6 @@ LOGIT_BYTES = 4
 """Bytes of a logit in the loss. Source: torch.nn.functional.cross_entropy of fp32 logits, as all stacks compute it."""
 
 WIDTHS: Mapping[str, float] = {"fp32": 4, "fp16": 2, "bf16": 2}
-"""Bytes of a number."""
 
 
 def elementwise_items(resolved: ResolvedQuestion, target: Target) -> Measurable:

@@ -35,7 +35,6 @@ from service.validation.serialization import digest_of, to_bytes
 from service.validation.text import checked_texts
 
 Predict = Callable[[Observed], float | None]
-"""Predictor of a measurement, in its own unit."""
 
 MOST_ERROR_FRACTION = 0.1
 """Error of a result above which its kernel is wrong. Source: a choice; fp8 products are off by 0.05."""
@@ -55,16 +54,13 @@ class Origin:
     run: str
     """What was measured together."""
     measured_at: str
-    """When, in UTC."""
     owner: str
     is_dated: bool = True
     """Whether the moment was given; otherwise ids do not depend on it."""
     launch_check_id: str | None = None
-    """The launch check; None for what was imported."""
     gpu: str | None = None
     """Catalogue name of the device; None where the catalogue does not hold it."""
     calibration: str | None = None
-    """Calibration of the predictions; None without one."""
 
 
 def now_text() -> str:
@@ -181,7 +177,6 @@ class MeasurementItems:
 
 
 ENVIRONMENT_COLUMNS = ("driver", "runtime", "torch", "nccl")
-"""Columns from the environment."""
 
 
 def shape_text(shape: Mapping[str, Any]) -> str:

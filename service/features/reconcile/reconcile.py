@@ -202,7 +202,6 @@ SOURCE, PROBE, OPERATION, QUANTITY = "slurm", "run", "training", "gpu_hours"
 """Identity of runs in measurements: nothing is fitted to them, only their error is shown."""
 
 KINDS: dict[str, DeviceKind] = {"NVIDIA": "cuda", "AMD": "rocm"}
-"""Kind of device, by its vendor."""
 
 
 def store_jobs(engine: Engine, caller: Caller, jobs: Iterable[ComparedJob], catalogue: Catalogue) -> None:

@@ -37,7 +37,6 @@ class SlurmRecord:
     state: str
     """State: one of ENDED or UNFINISHED."""
     elapsed_seconds: float
-    """Time with resources."""
     gpus: int | None
     """Allocated GPUs; None if not accounted."""
     is_partition: bool
@@ -165,7 +164,6 @@ REQUIRED_COLUMNS = (
     ("Start",),
     ("Comment", "AdminComment"),
 )
-"""Groups of columns, one of each required."""
 
 FREE_TEXT = frozenset({"AdminComment", "Comment", "Extra", "JobName", "SubmitLine", "SystemComment", "WorkDir"})
 """Columns of free text, which may contain the delimiter."""
@@ -487,13 +485,11 @@ class FinishedJob:
     is_partition: bool
     """Whether any are slices of GPUs."""
     attempts: int
-    """Number of its attempts in the records."""
     is_whole: bool
     """Whether every attempt is among its records."""
     elapsed_seconds: float
     """Time with GPUs, over all attempts."""
     gpu_hours: float
-    """GPU-hours of all attempts."""
 
 
 def _finished_job(estimate_id: str, records: tuple[SlurmRecord, ...]) -> FinishedJob:

@@ -86,7 +86,6 @@ INPUTS, RESULTS = "Inputs", "Results"
 SERVICE, QUERY = f"{INPUTS}!$B$4", f"{INPUTS}!$B$5"
 """Cells with the address of the service and the query."""
 FIRST_FIELD = 8
-"""Row of the first field."""
 KEY = "key"
 """Parameter with the key of a sheet."""
 FREE_ROWS = 6
@@ -103,7 +102,6 @@ EXAMPLE = (
     ("model", "llama-3.1-8b"), ("sequence_length", "8192"), ("global_batch", "512"), ("training_tokens", "2e11"),
     ("tensor", "2"), ("gpu", "h100-sxm5-80gb"), ("gpus", "8"), ("grid_region", "DEU"), ("usd_per_gpu_hour", "2.5"),
 )  # fmt: skip
-"""Question of the example budget."""
 
 
 @dataclass(frozen=True, slots=True)

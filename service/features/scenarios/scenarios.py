@@ -55,7 +55,6 @@ class ParsedScenario:
     label: ScenarioRequest
     """Name and note, in Unicode's composed form."""
     question: Mapping[str, Any]
-    """Unparsed question."""
     found: Answer | None
     """Its answer; None if the question is unchanged, so that the stored answer applies."""
 

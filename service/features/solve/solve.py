@@ -39,7 +39,6 @@ CHANGING = ("model", "recipe", "layout", "cluster")
 """Parts of a question that a value may change."""
 
 NUMBERS = tuple(name for name in field_names(KeyNumbers) if name not in {"id", "verdict"})
-"""Numbers of the evidence."""
 
 
 def solution_of(

@@ -201,7 +201,6 @@ DEFAULT_COLUMNS: Mapping[SweepKind, tuple[str, ...]] = {
     "estimate": tuple(COLUMNS),
     "plan": (*PLAN_NUMBERS, *COLUMNS),
 }
-"""Default numbers of a row."""
 
 
 class SweepColumn(NamedTuple):
@@ -226,7 +225,6 @@ FIRST: Final[Sequence[SweepColumn]] = (
     SweepColumn("status", "int64"),
     SweepColumn("verdict", "string"),
 )
-"""Columns before the numbers."""
 
 OF_PLANS: Final[Sequence[SweepColumn]] = (
     SweepColumn("recompute", "string"),

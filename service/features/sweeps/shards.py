@@ -152,7 +152,6 @@ SUFFIXES = (".parquet", ".csv")
 """Table formats by file suffix."""
 
 SWEEP_FILE = "sweep.json"
-"""File with the sweep, beside its shards."""
 
 
 class UnknownForm(TraincostError):

@@ -35,7 +35,6 @@ class StoredSweep(NewSweep):
     """A stored sweep, without its content."""
 
     created_at: str
-    """In UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +42,6 @@ class ShardState:
     """State of one part of a sweep."""
 
     id: str
-    """Id of its job."""
     status: JobStatus
     started_at: datetime | None
     """Start of its last attempt."""

@@ -192,7 +192,6 @@ _FREQUENCY = re.compile(r"\(?(?:\[[01]\]\*\d{1,4}\+?){1,64}\)?")
 _RUN = re.compile(r"\[([01])\]\*(\d{1,4})")
 
 MOST_LAYERS = 2048
-"""Most layers of a model."""
 
 
 def put_model(draft: Draft) -> bool:
@@ -353,7 +352,6 @@ SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3
 FP8_RECIPES = {
     "delayed": "fp8-tensorwise", "tensorwise": "fp8-tensorwise", "blockwise": "fp8-blockwise", "mxfp8": "mxfp8",
 }  # fmt: skip
-"""Precision recipes of fp8-recipe."""
 
 FUSED_LOSSES = {"native": "fused", "te": "transformer-engine"}
 """Losses of cross-entropy-fusion-impl."""
@@ -484,11 +482,7 @@ def _loss(value: Any, question: CompleteQuestion) -> Written:
 
 
 def environment_of(question: CompleteQuestion) -> dict[str, str]:
-    """Environment variables that Megatron-LM needs.
-
-    Source:
-        NVIDIA/Megatron-LM@d98e8a64 megatron/training/arguments.py validate_args
-    """
+    """Environment of Megatron-LM. Source: NVIDIA/Megatron-LM@d98e8a64 megatron/training/arguments.py validate_args."""
     variables = {} if question.layout.zero_stage >= 2 else {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
     if question.layout.offload in ("activations", "optimizer-and-activations"):
         variables["NVTE_CPU_OFFLOAD_V1"] = "1"

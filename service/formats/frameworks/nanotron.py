@@ -303,4 +303,3 @@ NANOTRON = Target(
     write=_write,
     source="huggingface/nanotron@2411b02 src/nanotron/config",
 )
-"""A configuration of nanotron."""

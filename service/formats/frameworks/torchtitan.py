@@ -92,7 +92,6 @@ class RegisteredModel:
     module: str
     """Its family: model.name up to 0.2, --module from 0.3 on."""
     flavor: str
-    """Its size: model.flavor up to 0.2."""
     config: str
     """Its configuration: --config from 0.3 on; empty if there is none."""
     slug: str
@@ -349,7 +348,6 @@ _NEW = {
         "set expert_tensor to 1",
     ),
 }
-"""Rules from 0.3 on."""
 
 _OLD_RULES = rules_of(
     _TABLE["0.2"],
@@ -397,7 +395,6 @@ RULES: dict[str, Rules] = {
     "0.3": {"model": _configured, **_SHARED, **_FLAG_RULES},
     "main": {"model": _configured, **_SHARED, **_FUNCTION_RULES},
 }
-"""Rules by version."""
 
 
 def flag_words(settings: Settings) -> list[str]:

@@ -17,7 +17,7 @@ from service.worker.probing import (
     CannotRun,
     Case,
     KernelInputs,
-    Ready,
+    PreparedRun,
     allowed_error_fraction,
     error_fraction,
     is_out_of_memory,
@@ -53,7 +53,7 @@ def _case(operation: str, shape: Mapping[str, Any], inputs: KernelInputs) -> Cas
     )
 
 
-def _forward(shape: Mapping[str, Any], inputs: KernelInputs) -> Ready:
+def _forward(shape: Mapping[str, Any], inputs: KernelInputs) -> PreparedRun:
     """The forward pass of a training step, which saves what the backward pass needs."""
     query, key, value, _ = _tensors(shape, inputs)
     attend = _kernel(shape, query)
@@ -65,10 +65,10 @@ def _forward(shape: Mapping[str, Any], inputs: KernelInputs) -> Ready:
         places, exact = _exact(shape, query, key, value)
         return error_fraction(_first_group(shape, forward().detach())[:, places], exact.detach())
 
-    return Ready(run=forward, error_fraction=off_fraction)
+    return PreparedRun(run=forward, error_fraction=off_fraction)
 
 
-def _backward(shape: Mapping[str, Any], inputs: KernelInputs) -> Ready:
+def _backward(shape: Mapping[str, Any], inputs: KernelInputs) -> PreparedRun:
     """The backward pass alone, of a forward pass that ran before."""
     query, key, value, gradient = _tensors(shape, inputs)
     result = _kernel(shape, query)(query, key, value)
@@ -83,7 +83,7 @@ def _backward(shape: Mapping[str, Any], inputs: KernelInputs) -> Ready:
         reference = _first_group(shape, chosen.grad)[:, places]
         return error_fraction(_first_group(shape, backward()[0])[:, places], reference)
 
-    return Ready(run=backward, error_fraction=off_fraction)
+    return PreparedRun(run=backward, error_fraction=off_fraction)
 
 
 def _tensors(shape: Mapping[str, Any], inputs: KernelInputs) -> tuple[Any, Any, Any, Any]:

@@ -14,7 +14,7 @@ from service.calibration.records import MOVED_ERROR_FRACTION
 from service.worker.probing import (
     Case,
     KernelInputs,
-    Ready,
+    PreparedRun,
     error_fraction,
     timed,
 )
@@ -26,7 +26,6 @@ TRANSFERS = ("host_to_device", "device_to_host")
 """Operations on a device beside the host."""
 
 NUMBER_BYTES = 4
-"""Bytes of one number."""
 
 
 @timed
@@ -48,13 +47,13 @@ def _case(operation: str, size_bytes: int, inputs: KernelInputs) -> Case:
     )
 
 
-def _copy(count: int, inputs: KernelInputs) -> Ready:
+def _copy(count: int, inputs: KernelInputs) -> PreparedRun:
     (source,) = inputs.random("fp32", (count,))
     target = inputs.blank("fp32", (count,))
-    return Ready(run=partial(target.copy_, source), error_fraction=lambda: error_fraction(target, source))
+    return PreparedRun(run=partial(target.copy_, source), error_fraction=lambda: error_fraction(target, source))
 
 
-def _read(count: int, inputs: KernelInputs) -> Ready:
+def _read(count: int, inputs: KernelInputs) -> PreparedRun:
     (source,) = inputs.random("fp32", (count,))
 
     def off_fraction() -> float:
@@ -62,19 +61,19 @@ def _read(count: int, inputs: KernelInputs) -> Ready:
         exact, whole = float(source.double().sum()), float(source.double().abs().sum())
         return abs(float(source.sum()) - exact) / whole
 
-    return Ready(run=source.sum, error_fraction=off_fraction)
+    return PreparedRun(run=source.sum, error_fraction=off_fraction)
 
 
-def _transfer(operation: str, count: int, inputs: KernelInputs) -> Ready:
+def _transfer(operation: str, count: int, inputs: KernelInputs) -> PreparedRun:
     (source,) = inputs.random("fp32", (count,))
     target = inputs.blank("fp32", (count,))
     host = torch.empty(count, dtype=torch.float32, pin_memory=True)
     if operation == "device_to_host":
-        return Ready(
+        return PreparedRun(
             run=partial(host.copy_, source, non_blocking=True),
             error_fraction=lambda: error_fraction(host, source.cpu()),
         )
     host.copy_(source)
-    return Ready(
+    return PreparedRun(
         run=partial(target.copy_, host, non_blocking=True), error_fraction=lambda: error_fraction(target, source)
     )

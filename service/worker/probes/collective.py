@@ -36,7 +36,6 @@ from service.worker.probing import (
 )
 
 NUMBER_BYTES = 4
-"""Bytes of one number: fp32."""
 
 TILE = 65_537
 """Random numbers of a rank. A prime, so that parts of equal length differ."""
@@ -51,7 +50,6 @@ class Exchange:
 
     run: Callable[[], Any]
     result: Any
-    """Buffer of the result."""
     exact: Callable[[Any], Any]
     """Right values at some places of the result, in double precision."""
     fill: Callable[[], Any]
@@ -129,7 +127,6 @@ class RankTiming:
 
     group: Group
     caches: Caches
-    """Timer with cold caches."""
     repeats: int
     measurements: list[Measurement] = field(default_factory=list)
     byte_seconds: float = 0.0
@@ -163,10 +160,7 @@ def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
 
 
 def _measure(operation: str, shape: Mapping[str, Any], timing: RankTiming, fraction: float) -> None:
-    """Measure one operation of one size in its fraction of the time left.
-
-    All ranks decide alike, or they would wait for each other.
-    """
+    """Measure one operation of one size in its fraction of the time left; all ranks decide alike."""
     group, size_bytes = timing.group, shape["size_bytes"]
     if group.left_seconds() < (WARM_UPS + 1) * size_bytes * min(timing.byte_seconds, 1 / SLOWEST_BYTES_PER_S):
         raise LeftOut("no_time", NO_TIME)

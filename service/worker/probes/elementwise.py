@@ -16,7 +16,7 @@ from service.worker.probing import (
     CannotRun,
     Case,
     KernelInputs,
-    Ready,
+    PreparedRun,
     allowed_error_fraction,
     error_fraction,
     spread,
@@ -46,7 +46,6 @@ class RowKernel:
     fixed: Callable[[int, int, Any], tuple[Any, ...]] = lambda rows, width, like: ()  # noqa: ARG005 - most have none
     """Inputs without a gradient, with a row for each of the rows."""
     sums_rows: bool = False
-    """Whether the result is a sum over all rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,10 +150,7 @@ def _optimizer(shape: Mapping[str, Any], buffers: KernelInputs, count: int) -> A
 
 
 def _error(shape: Mapping[str, Any], buffers: KernelInputs) -> float:
-    """Error of a first update of fewer parameters by the same kernel.
-
-    Source: Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2, here in double precision.
-    """
+    """Error of a first update of fewer parameters. Source: arXiv:1711.05101, algorithm 2."""
     optimizer = _optimizer(shape, buffers, CHECKED_UPDATES)
     parameters = optimizer.param_groups[0]["params"]
     exact = []
@@ -185,13 +181,13 @@ def run(parameters: Mapping[str, Any], inputs: KernelInputs) -> list[Case]:
 def _case(kernel: Mapping[str, Any], buffers: KernelInputs) -> Case:
     operation = kernel["operation"]
     shape = {name: value for name, value in kernel.items() if name != "operation"}
-    prepare: Callable[[], Ready]
+    prepare: Callable[[], PreparedRun]
     if operation == OPTIMIZER:
         optimizer = cache(partial(_optimizer, shape, buffers, int(shape["rows"]) * int(shape["width"])))
         error = partial(_error, shape, buffers)
 
-        def update() -> Ready:
-            return Ready(run=optimizer().step, error_fraction=error)
+        def update() -> PreparedRun:
+            return PreparedRun(run=optimizer().step, error_fraction=error)
 
         prepare = update
 
@@ -209,7 +205,7 @@ def _case(kernel: Mapping[str, Any], buffers: KernelInputs) -> Case:
     )
 
 
-def _forward(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs) -> Ready:
+def _forward(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs) -> PreparedRun:
     """The kernel as a training step runs it, saving what its backward pass needs."""
     inputs = inputs_of(kernel, shape, buffers)
 
@@ -225,10 +221,10 @@ def _forward(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs)
         rows = spread(len(result), CHECKED)
         return error_fraction(result[rows], kernel.compute(*inputs.exact(rows).all()).detach())
 
-    return Ready(run=forward, error_fraction=off_fraction)
+    return PreparedRun(run=forward, error_fraction=off_fraction)
 
 
-def _backward(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs) -> Ready:
+def _backward(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs) -> PreparedRun:
     """The gradients of all inputs, of a forward pass that ran before."""
     inputs = inputs_of(kernel, shape, buffers)
     result = kernel.compute(*inputs.all())
@@ -244,4 +240,4 @@ def _backward(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs
         (reference,) = torch.autograd.grad(kernel.compute(*exact.all()), exact.rowed[:1], own)
         return error_fraction(backward()[0][rows], reference)
 
-    return Ready(run=backward, error_fraction=off_fraction)
+    return PreparedRun(run=backward, error_fraction=off_fraction)

@@ -16,7 +16,7 @@ from service.worker.probing import (
     CannotRun,
     Case,
     KernelInputs,
-    Ready,
+    PreparedRun,
     allowed_error_fraction,
     error_fraction,
     spread,
@@ -53,7 +53,7 @@ def _case(product: Mapping[str, Any], inputs: KernelInputs) -> Case:
     )
 
 
-def _product(operation: str, shape: Mapping[str, Any], inputs: KernelInputs) -> Ready:
+def _product(operation: str, shape: Mapping[str, Any], inputs: KernelInputs) -> PreparedRun:
     """A product of inputs in the layout of nn.Linear."""
     left_shape, right_shape = LAID_OUT[operation](shape["rows"], shape["columns"], shape["inner"])
     many = (shape["copies"],) if shape["copies"] > 1 else ()
@@ -62,7 +62,7 @@ def _product(operation: str, shape: Mapping[str, Any], inputs: KernelInputs) -> 
     result = inputs.blank(shape["dtype"], (*many, first.shape[-2], second.shape[-1]))
     multiply = torch.bmm if many else torch.mm
     run = partial(multiply, first, second, out=result)
-    return Ready(run=run, error_fraction=partial(_error, first, second, result))
+    return PreparedRun(run=run, error_fraction=partial(_error, first, second, result))
 
 
 LAID_OUT: Mapping[str, Callable[[int, int, int], tuple[tuple[int, int], tuple[int, int]]]] = {
@@ -80,7 +80,7 @@ MULTIPLIED: Mapping[str, Callable[[Any, Any], tuple[Any, Any]]] = {
 """Factors of each product; the gradient of a weight has the layout of the weight, [out, in]."""
 
 
-def _fp8_product(operation: str, shape: Mapping[str, Any], inputs: KernelInputs) -> Ready:
+def _fp8_product(operation: str, shape: Mapping[str, Any], inputs: KernelInputs) -> PreparedRun:
     """A product of fp8 operands with a scale each, into bf16; those of gradients sum in full precision."""
     device = inputs.device
     if device == "cpu" or not (torch.version.hip or torch.cuda.get_device_capability(device) >= FP8_CAPABILITY):
@@ -100,7 +100,7 @@ def _fp8_product(operation: str, shape: Mapping[str, Any], inputs: KernelInputs)
         )
 
     # bf16 holds every fp8 number, and tensors of bf16 can be indexed on every device
-    return Ready(run=product, error_fraction=lambda: _error(left.bfloat16(), right.bfloat16().t(), product()))
+    return PreparedRun(run=product, error_fraction=lambda: _error(left.bfloat16(), right.bfloat16().t(), product()))
 
 
 def _error(first: Any, second: Any, result: Any) -> float:

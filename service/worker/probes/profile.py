@@ -112,11 +112,9 @@ class Event:
     lane: str
     """Thread or stream."""
     on_device: bool
-    """Whether it ran on a device."""
     correlation: int | None
     """Number that a launch on the host shares with its kernel."""
     bytes: int
-    """Bytes of a copy."""
 
 
 def read_trace(path: Path) -> list[Event]:

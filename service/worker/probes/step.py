@@ -113,7 +113,6 @@ class Moment:
     """One mark of training, with tensors by category and all of memory."""
 
     step: int
-    """Step, from 1."""
     name: str
     """start, forward, loss, backward, clip, optimizer or end."""
     layer: int | None
@@ -121,21 +120,16 @@ class Moment:
     tensors: Mapping[str, int]
     """Bytes of tensors by category."""
     reading: Reading
-    """All of memory."""
 
 
 def moment_row(moment: Moment, before: Reading | None) -> dict[str, Any]:
     """One moment by category.
 
-    Formula:
-        activations = live - all categories; temporaries = peak since the mark before - the more of both marks
-
+    Formula: activations = live - all categories; temporaries = peak since the mark before - the more of both marks
     Args:
         moment: the moment
         before: the reading before it; None for the first
-
-    Returns:
-        its row of the timeline, in bytes
+    Returns: its row of the timeline, in bytes
 
     >>> tensors, reading = {"parameters_bytes": 40, "input_bytes": 8}, Reading(live_bytes=100, peak_bytes=130)
     >>> now = Moment(step=1, name="loss", layer=None, tensors=tensors, reading=reading)
@@ -200,7 +194,6 @@ STEPS = 3
 """Steps with counted memory: the first has no optimizer states, the third represents all later ones."""
 
 TIMED_STEPS = 5
-"""Steps with measured time after them."""
 
 LATE = "out of time before {depths} layers: ask for a longer time budget, a shorter sequence or fewer depths"
 

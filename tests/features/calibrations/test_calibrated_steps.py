@@ -14,7 +14,7 @@ from service.estimator.constants import calibrated
 from service.estimator.resolve import configuration_of
 from service.estimator.run.run import compute_configuration
 from service.estimator.samples import H100
-from service.features.calibrations.fitting import Steps, Trained, trained_by
+from service.features.calibrations.fitting import Steps, TrainedModel, trained_by
 from service.features.launch_checks.tasks import step_parameters
 from tests.ask import question
 from tests.calibration.observations import ENVIRONMENT, TRUE_GPU, products
@@ -34,7 +34,7 @@ SLOWER = 1.4
 PROCESSOR = Environment(kind="cpu", device="EPYC", devices=1, memory_bytes=8e9, threads=2)
 
 
-def trained() -> Trained:
+def trained() -> TrainedModel:
     found = trained_by(PAYLOAD)
     assert found is not None
     return found

@@ -15,7 +15,7 @@ from service.calibration.records import Environment, ProbeName, ProbeRecord, Pro
 from service.estimator.answer import Interval
 from service.features.launch_checks.findings import RULES, Findings, at_full_depth, compared_probe, launch_verdict
 from service.features.launch_checks.targets import Expected
-from service.worker.probing import Case, Ready, allowed_error_fraction, time_cases
+from service.worker.probing import Case, PreparedRun, allowed_error_fraction, time_cases
 from tests.worker.probing import need_torch, told
 
 FITS = Outlook(
@@ -138,7 +138,7 @@ def test_a_probe_that_does_not_succeed_never_says_go() -> None:
             assert launch_verdict(beside(probe("context", status=status, reason=reason))(SOUND))[0] != "go"
 
 
-def same(ready: Ready) -> Ready:
+def same(ready: PreparedRun) -> PreparedRun:
     return ready
 
 
@@ -147,7 +147,7 @@ def test_what_a_worker_leaves_out_as_wrong_is_no_go_and_what_is_only_rough_is_go
     allowed = allowed_error_fraction("bf16")
     verdicts = {}
     for error in (0.9 * allowed, 1.1 * allowed, float("nan")):
-        ready = Ready(run=lambda: None, error_fraction=partial(float, error))
+        ready = PreparedRun(run=lambda: None, error_fraction=partial(float, error))
         case = Case(
             operation="forward", shape={"name": "mlp.up", "dtype": "bf16"}, amount=1.0, prepare=partial(same, ready),
             allowed_error_fraction=allowed,

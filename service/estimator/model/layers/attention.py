@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from service.estimator.model.ledger import LAST_NORM, Op, Ops, Saved, Setting, Split, Weight
+from service.estimator.model.ledger import LAST_NORM, Op, Ops, Saved, SequenceSettings, Split, Weight
 from service.estimator.model.operations import (
     attention_output_op,
     bias_of,
@@ -22,7 +22,7 @@ _NORMED: tuple[MatrixName, ...] = ("q_proj", "k_proj")
 """Projections whose results a norm on queries and keys takes."""
 
 
-def attention_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+def attention_ops(model: Model, layer_type: LayerType, setting: SequenceSettings) -> Ops:
     """Projections and core attention of one layer: latent attention where the model has a kv_lora_rank."""
     # Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1; grouped heads: Ainslie et al. 2023,
     # arXiv:2305.13245; gate: Qiu et al. 2025, arXiv:2505.06708
@@ -46,7 +46,7 @@ def attention_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
     )
 
 
-def _query_key_norm_op(model: Model, setting: Setting) -> Op:
+def _query_key_norm_op(model: Model, setting: SequenceSettings) -> Op:
     widths = (model.num_attention_heads * model.head_width, model.key_value_heads * model.head_width)
     weights: tuple[Weight, ...] = ()
     if model.qk_norm in ("per_head_dim", "per_head_dim_biased"):
@@ -68,7 +68,7 @@ def _query_key_norm_op(model: Model, setting: Setting) -> Op:
     )
 
 
-def _latent_attention_ops(model: Model, layer_type: LayerType, setting: Setting, latent: int) -> Ops:
+def _latent_attention_ops(model: Model, layer_type: LayerType, setting: SequenceSettings, latent: int) -> Ops:
     """Down- and up-projections of queries and keys/values, core attention and output projection of one layer.
 
     Every tensor rank has the down-projections and the norms of the latents whole; attention_bias gives the
@@ -99,7 +99,7 @@ def _latent_attention_ops(model: Model, layer_type: LayerType, setting: Setting,
     )
 
 
-def _down(matrix: MatrixName, name: str, model: Model, setting: Setting, latent: int, rotary: int) -> Op:
+def _down(matrix: MatrixName, name: str, model: Model, setting: SequenceSettings, latent: int, rotary: int) -> Op:
     """A down-projection to a latent (and rotary keys) with its norm: saves the latent before and after the norm."""
     fed = setting.product_input_bytes(setting.tokens * latent)
     return product_op(
@@ -119,6 +119,6 @@ def _down(matrix: MatrixName, name: str, model: Model, setting: Setting, latent:
     )
 
 
-def _up(matrix: MatrixName, name: str, setting: Setting, latent: int, outputs: int) -> Op:
+def _up(matrix: MatrixName, name: str, setting: SequenceSettings, latent: int, outputs: int) -> Op:
     weight = Weight(latent, outputs, Split.TENSOR, matrices=(matrix,))
     return product_op(name, setting, weight, moved=outputs, whole=latent, modules=("mla_up_proj",))

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from service.estimator.model.ledger import GROUP, Op, Ops, Saved, Setting, Split, Weight
+from service.estimator.model.ledger import GROUP, Op, Ops, Saved, SequenceSettings, Split, Weight
 from service.estimator.model.operations import bias_of, embedding_width_op, norm_op, product_op
 from service.estimator.question import Model
 
 
-def embedding_ops(model: Model, setting: Setting) -> Ops:
+def embedding_ops(model: Model, setting: SequenceSettings) -> Ops:
     """Look-up of tokens and positions, and what some models do with it before the first layer."""
     # Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.4; projected embedding: transformers
     # modeling_opt.OPTDecoder; norm after it: BLOOM, arXiv:2211.05100, section 3.2
@@ -31,7 +31,7 @@ def embedding_ops(model: Model, setting: Setting) -> Ops:
     return (lookup, *projection, *norm)
 
 
-def head_ops(model: Model, setting: Setting) -> Ops:
+def head_ops(model: Model, setting: SequenceSettings) -> Ops:
     """Final norm and the projection to logits, whose loss the memory of logits and the time of kernels count."""
     # Source: as embedding_ops
     norm = (norm_op("head.norm", model, setting),) if model.final_norm else ()
@@ -41,7 +41,7 @@ def head_ops(model: Model, setting: Setting) -> Ops:
     return (*norm, *((narrowing,) if model.word_embed_proj_dim else ()), _logits(model, setting))
 
 
-def _logits(model: Model, setting: Setting) -> Op:
+def _logits(model: Model, setting: SequenceSettings) -> Op:
     width, vocabulary, tied = model.embedding_width, model.vocab_size, model.tie_word_embeddings
     return product_op(
         "head.logits",
@@ -55,7 +55,7 @@ def _logits(model: Model, setting: Setting) -> Op:
     )
 
 
-def depth_ops(model: Model, setting: Setting) -> Ops:
+def depth_ops(model: Model, setting: SequenceSettings) -> Ops:
     """One multi-token-prediction depth beside its layer: two norms, their joint projection, a norm, the shared head."""
     # Embedding and head are the main model's. Source: DeepSeek-V3, arXiv:2412.19437, section 2.2
     hidden = model.hidden_size

@@ -3,12 +3,12 @@
 from dataclasses import replace
 from functools import partial
 
-from service.estimator.model.ledger import LAST_NORM, Op, Ops, Saved, Setting, Split, Weight
+from service.estimator.model.ledger import LAST_NORM, Op, Ops, Saved, SequenceSettings, Split, Weight
 from service.estimator.model.operations import bias_of, feed_forward_ops, product_op, up_matrices
 from service.estimator.question import Model
 
 
-def expert_ops(model: Model, setting: Setting) -> Ops:
+def expert_ops(model: Model, setting: SequenceSettings) -> Ops:
     """Router, dispatch, routed experts, combine and shared experts of one layer, load balanced."""
     # Source: Shazeer et al. 2017, arXiv:1701.06538 (top-k routing); DeepSeekMoE, arXiv:2401.06066 (shared experts);
     # LongCat-Flash, arXiv:2509.01322, section 2.1 (experts that do nothing); Megatron-LM moe-latent-size;
@@ -16,13 +16,13 @@ def expert_ops(model: Model, setting: Setting) -> Ops:
     return (_router(model, setting), *_latent_experts(model, setting), *_shared(model, setting))
 
 
-def _visits(model: Model, setting: Setting) -> int:
+def _visits(model: Model, setting: SequenceSettings) -> int:
     """Tokens over all routed experts; a token counts once for each expert that processes it [1]."""
     numerator, denominator = model.visits
     return setting.tokens * numerator // denominator
 
 
-def _router(model: Model, setting: Setting) -> Op:
+def _router(model: Model, setting: SequenceSettings) -> Op:
     choices, hidden, visits = model.num_experts + model.zero_expert_num, model.hidden_size, model.num_experts_per_tok
     # Saved: scores, probabilities, a map of tokens to experts, and the destination of each copy.
     routing_bytes = setting.tokens * (choices * (3 * setting.element_bytes + 5) + 8 * (visits + model.num_experts))
@@ -41,7 +41,7 @@ def _router(model: Model, setting: Setting) -> Op:
     return replace(op, moved_bytes=op.moved_bytes + 8 * setting.tokens * choices)
 
 
-def _latent_experts(model: Model, setting: Setting) -> Ops:
+def _latent_experts(model: Model, setting: SequenceSettings) -> Ops:
     """Routed experts, in a latent space between two projections where the model has one; no rank splits these."""
     routed, hidden, latent = _routed(model, setting), model.hidden_size, model.moe_latent_size
     if latent is None:
@@ -56,7 +56,7 @@ def _latent_experts(model: Model, setting: Setting) -> Ops:
     )
 
 
-def _routed(model: Model, setting: Setting) -> Ops:
+def _routed(model: Model, setting: SequenceSettings) -> Ops:
     numbers = round(_visits(model, setting) * setting.expert_load)
     tensor_bytes = setting.element_bytes * numbers
     width, inner_width = model.expert_input_width, model.expert_width
@@ -100,7 +100,9 @@ def _permutation(name: str, result: Saved, reads: tuple[str, ...]) -> Op:
     )
 
 
-def _product(name: str, model: Model, setting: Setting, shape: tuple[int, int], saved: tuple[Saved, ...]) -> Op:
+def _product(
+    name: str, model: Model, setting: SequenceSettings, shape: tuple[int, int], saved: tuple[Saved, ...]
+) -> Op:
     """One matrix product of every routed expert over the tokens that visit it."""
     rows, columns = shape
     visits = _visits(model, setting)
@@ -121,7 +123,7 @@ def _product(name: str, model: Model, setting: Setting, shape: tuple[int, int], 
     )
 
 
-def _shared(model: Model, setting: Setting) -> Ops:
+def _shared(model: Model, setting: SequenceSettings) -> Ops:
     width = model.shared_expert_intermediate_size
     if not width:
         return ()

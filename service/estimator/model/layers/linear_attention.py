@@ -1,6 +1,6 @@
 """Linear attention: with a fixed decay (MiniMax-01), and gated delta nets (Qwen3-Next, Qwen3.5, OLMo Hybrid)."""
 
-from service.estimator.model.ledger import Ops, Setting, Split, Weight
+from service.estimator.model.ledger import Ops, SequenceSettings, Split, Weight
 from service.estimator.model.operations import (
     convolution_op,
     elementwise_op,
@@ -11,7 +11,7 @@ from service.estimator.model.operations import (
 from service.estimator.question import LayerType, Model
 
 
-def lightning_attention_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+def lightning_attention_ops(model: Model, layer_type: LayerType, setting: SequenceSettings) -> Ops:
     """Projections, linear attention, norm and gate of one layer; every query head has keys and values of its own."""
     # Source: MiniMax-01, arXiv:2501.08313, section 2.2; transformers modeling_minimax.MiniMaxLightningAttention
     width = model.num_attention_heads * model.head_width
@@ -37,7 +37,7 @@ CHUNK_TOKENS = 64
 """Tokens of one chunk, whose keys' products are kept. Source: fla-org/flash-linear-attention ops/gated_delta_rule."""
 
 
-def gated_delta_net_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+def gated_delta_net_ops(model: Model, layer_type: LayerType, setting: SequenceSettings) -> Ops:
     """Projections, convolution, delta rule and gated norm of one layer."""
     # Source: Yang et al. 2024, arXiv:2412.06464, sections 3.1 and 3.4; fla-org/flash-linear-attention (what is saved)
     key_width, value_width = model.linear_key_head_dim or 0, model.linear_value_head_dim or 0

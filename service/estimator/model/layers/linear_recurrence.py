@@ -1,11 +1,11 @@
 """A gated linear recurrence without matrix state (RG-LRU: Griffin, RecurrentGemma)."""
 
-from service.estimator.model.ledger import Op, Ops, Saved, Setting, Split, Weight
+from service.estimator.model.ledger import Op, Ops, Saved, SequenceSettings, Split, Weight
 from service.estimator.model.operations import bias_of, convolution_op, mixer_input_op, mixer_output_op, product_op
 from service.estimator.question import LayerType, Model
 
 
-def linear_recurrence_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+def linear_recurrence_ops(model: Model, layer_type: LayerType, setting: SequenceSettings) -> Ops:
     """Projections, convolution, gates and recurrence of one layer.
 
     Input gate and recurrence gate are each a product of every head's channels with a square matrix of its own.

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from service.estimator.model.ledger import EVERYTHING, LAST_NORM, Op, Ops, Saved, Setting, Split, Weight
+from service.estimator.model.ledger import EVERYTHING, LAST_NORM, Op, Ops, Saved, SequenceSettings, Split, Weight
 from service.estimator.model.operations import (
     attention_output_op,
     core_attention_op,
@@ -17,7 +17,7 @@ SHARED = "block."
 """Beginning of the names of operations whose weights belong to the block, not to the layer."""
 
 
-def shared_transformer_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+def shared_transformer_ops(model: Model, layer_type: LayerType, setting: SequenceSettings) -> Ops:
     """A block over the residual stream and the token embedding side by side, and what each layer adds to it.
 
     Attention reads both, 2h wide; the MLP reads the result of attention. A layer's own are adapters of low rank on
@@ -56,7 +56,7 @@ def _of_block(*ops: Op) -> Ops:
     return tuple(replace(op, name=f"{SHARED}{op.name}") for op in ops)
 
 
-def _adapters(part: str, model: Model, setting: Setting, shape: tuple[int, int], copies: int) -> Ops:
+def _adapters(part: str, model: Model, setting: SequenceSettings, shape: tuple[int, int], copies: int) -> Ops:
     """Adapters beside matrices of a part of the block, each a product of two thin ones; keeps what is between."""
     rank, (rows, columns) = model.adapter_rank, shape
     if not rank or not copies:

@@ -1,11 +1,11 @@
 """A gated short convolution (LFM2)."""
 
-from service.estimator.model.ledger import Ops, Setting
+from service.estimator.model.ledger import Ops, SequenceSettings
 from service.estimator.model.operations import convolution_op, elementwise_op, mixer_input_op, mixer_output_op
 from service.estimator.question import LayerType, Model
 
 
-def short_convolution_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+def short_convolution_ops(model: Model, layer_type: LayerType, setting: SequenceSettings) -> Ops:
     """Projection to two gates and an input, the input's convolution between them, and the projection back.
 
     The products with the gates save both gates, the input, and the convolution's input and output.

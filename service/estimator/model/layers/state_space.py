@@ -1,6 +1,6 @@
 """State-space mixers: Mamba (Falcon Mamba, Jamba), Mamba-2 (Bamba, Zamba2, Nemotron-H, Falcon-H1)."""
 
-from service.estimator.model.ledger import EVERYTHING, LAST_NORM, Op, Ops, Saved, Setting, Split, Weight
+from service.estimator.model.ledger import EVERYTHING, LAST_NORM, Op, Ops, Saved, SequenceSettings, Split, Weight
 from service.estimator.model.operations import (
     bias_of,
     convolution_op,
@@ -16,7 +16,7 @@ CHUNK_TOKENS = 2048
 Source: state-spaces/mamba csrc/selective_scan/selective_scan_fwd_kernel.cuh (kNThreads x kNItems)."""
 
 
-def mamba_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+def mamba_ops(model: Model, layer_type: LayerType, setting: SequenceSettings) -> Ops:
     """Projections, convolution and selective scan of one layer.
 
     The fused kernel saves the input projection's result, the step, B and C before their projection, the scan's
@@ -54,7 +54,7 @@ def mamba_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
     )
 
 
-def _scan(inner: int, state: int, setting: Setting) -> Op:
+def _scan(inner: int, state: int, setting: SequenceSettings) -> Op:
     """The recurrence; 7 FLOP a state: decay, its product, step times B, times x, sum, and C times the state."""
     chunks = -(-setting.tokens // CHUNK_TOKENS)
     flop = 7 * setting.tokens * inner * state
@@ -74,7 +74,7 @@ def _scan(inner: int, state: int, setting: Setting) -> Op:
     )
 
 
-def mamba2_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+def mamba2_ops(model: Model, layer_type: LayerType, setting: SequenceSettings) -> Ops:
     """Projections, convolution, scan by chunks and gated norm of one layer.
 
     The fused kernel saves the result of the input projection and the scan's output; its backward pass computes the
