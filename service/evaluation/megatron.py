@@ -314,7 +314,15 @@ def _put_layers(flags: Flags, draft: Draft) -> None:
             if len(stages) > 1:
                 draft.layout["stage_layers"] = list(stages)
     if flags.get("experimental-attention-variant") == "gated_delta_net":
-        _put_delta_nets(flags, draft)
+        every = _period(flags, "linear-attention-freq")
+        draft.model.update(
+            layer_types=["gated_delta_net"] * (every - 1) + ["full_attention"],
+            conv_kernel=whole_of(flags, "linear-conv-kernel-dim"),
+            linear_num_key_heads=whole_of(flags, "linear-num-key-heads"),
+            linear_num_value_heads=whole_of(flags, "linear-num-value-heads"),
+            linear_key_head_dim=whole_of(flags, "linear-key-head-dim"),
+            linear_value_head_dim=whole_of(flags, "linear-value-head-dim"),
+        )
     elif "experimental-attention-variant" in flags:
         raise NotExpressible("flag experimental-attention-variant: attention over chosen keys")
     if "moe-layer-freq" in flags and draft.model.get("num_experts"):
@@ -327,18 +335,6 @@ def _period(flags: Flags, name: str) -> int:
     if period > LONGEST_PERIOD:
         raise NotExpressible(f"flag {name}: no field takes its value")
     return period
-
-
-def _put_delta_nets(flags: Flags, draft: Draft) -> None:
-    every = _period(flags, "linear-attention-freq")
-    draft.model.update(
-        layer_types=["gated_delta_net"] * (every - 1) + ["full_attention"],
-        conv_kernel=whole_of(flags, "linear-conv-kernel-dim"),
-        linear_num_key_heads=whole_of(flags, "linear-num-key-heads"),
-        linear_num_value_heads=whole_of(flags, "linear-num-value-heads"),
-        linear_key_head_dim=whole_of(flags, "linear-key-head-dim"),
-        linear_value_head_dim=whole_of(flags, "linear-value-head-dim"),
-    )
 
 
 def _put_software(flags: Flags, draft: Draft) -> None:

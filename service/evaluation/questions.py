@@ -266,14 +266,6 @@ FUSED_GRADIENTS_SINCE = "2022.2"
 Source: NVIDIA/Megatron-LM@83b1e42f gradient accumulation fusion, 13 February 2022."""
 
 
-def _put_fused_gradients(row: MeasuredRow, draft: Draft) -> None:
-    """Fused gradient accumulation, by the version of Megatron-LM before Megatron-Core."""
-    dated = re.match(r"(20\d\d)-(\d\d)", row.text("framework_version"))
-    if dated and row.text("framework") == "Megatron-LM":
-        month = f"{dated[1]}.{int(dated[2])}"
-        draft.stack["gradient_fusion"] = at_least(month, FUSED_GRADIENTS_SINCE)
-
-
 def _put_sparse(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     """Expert features of a framework's release: flex dispatcher, CUDA graphs, overlapped communication."""
     released = re.search(r"(\d\d)\.(\d\d)", row.text("framework_version"))
@@ -288,7 +280,10 @@ def _put_sparse(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
 def _put_software(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     _put_versions(row, draft)
     _put_sparse(row, framework, draft)
-    _put_fused_gradients(row, draft)
+    dated = re.match(r"(20\d\d)-(\d\d)", row.text("framework_version"))
+    if dated and row.text("framework") == "Megatron-LM":
+        month = f"{dated[1]}.{int(dated[2])}"
+        draft.stack["gradient_fusion"] = at_least(month, FUSED_GRADIENTS_SINCE)
     compiled = row.text("compile").startswith("yes")
     if compiled or row.text("compile") == "no":
         implementation: ImplementationName = "compiled" if compiled else "eager"

@@ -26,7 +26,10 @@ def read_model(value: object, catalogue: Catalogue) -> Parsed[Model]:
     if "hf_config" in value:
         return _imported(value)
     if "preset" in value:
-        return _changed_preset(value, catalogue)
+        preset = _preset(read_name(value["preset"], "model.preset"), catalogue, "model.preset")
+        changes = {name: item for name, item in value.items() if name != "preset"}
+        changed = {**fields_of(preset.spec), **changes}
+        return replace(preset, spec=read_spec(Model, changed, "model", beside=("preset",)))
     return Parsed(read_spec(Model, value, "model", beside=("preset", "hf_config")))
 
 
@@ -37,13 +40,6 @@ def _preset(name: str, catalogue: Catalogue, field: str) -> Parsed[Model]:
         fix = "choose another preset (GET /v1/models), or give the model inline"
         raise Refused(Problem(field=field, code="not_estimable", message=message, fix=fix))
     return with_rows(Parsed(found.row.model, assumptions_of(found)), catalogue, found.row)
-
-
-def _changed_preset(value: Mapping[str, Any], catalogue: Catalogue) -> Parsed[Model]:
-    preset = _preset(read_name(value["preset"], "model.preset"), catalogue, "model.preset")
-    changes = {name: item for name, item in value.items() if name != "preset"}
-    changed = {**fields_of(preset.spec), **changes}
-    return replace(preset, spec=read_spec(Model, changed, "model", beside=("preset",)))
 
 
 def _imported(value: Mapping[str, Any]) -> Parsed[Model]:

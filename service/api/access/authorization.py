@@ -131,7 +131,11 @@ async def authorize(request: Request) -> ApiKey | None:
         )
         if scope == "write" and request.method not in {"GET", "HEAD"}:
             begin_audit(request, identity.caller)
-        _check_scope(identity, credential, scope)
+        if credential.bearer is None and set(identity.scopes) != {"sheet"}:
+            raise _forbidden(KEY_IN_ADDRESS, "sheet")
+        if not does_allow(identity.scopes, scope):
+            what = "token" if identity.key is None else "key"
+            raise _forbidden(f"this needs a {what} with the scope {scope}, which this one has not", scope)
         if identity.key is not None:
             state.keys.note_use(identity.key, datetime.now(UTC))
         return identity.key
@@ -170,14 +174,6 @@ async def _identify(ring: KeyRing, tokens: TokenVerifier | None, credential: Pre
 def inactive_key_reason(status: str) -> str:
     """Message for a revoked or expired key."""
     return f"the key {'was revoked' if status == 'revoked' else 'has expired'}; ask for another"
-
-
-def _check_scope(identity: Identity, credential: Presented, scope: Scope) -> None:
-    if credential.bearer is None and set(identity.scopes) != {"sheet"}:
-        raise _forbidden(KEY_IN_ADDRESS, "sheet")
-    if not does_allow(identity.scopes, scope):
-        what = "token" if identity.key is None else "key"
-        raise _forbidden(f"this needs a {what} with the scope {scope}, which this one has not", scope)
 
 
 async def _check_share_link(request: Request, share: str) -> None:

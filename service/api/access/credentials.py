@@ -93,20 +93,15 @@ def _split(scope: Scope) -> tuple[bytes, dict[str, str | None]]:
     credentials: dict[str, str | None] = {}
     for name, paths in IN_QUERY.items():
         if paths.fullmatch(scope["path"]):
-            query, credentials[name] = _without_parameter(query, name)
+            others, values = [], []
+            for part in query.split(b"&"):
+                label, _, value = part.decode("latin-1").partition("=")
+                if unquote_plus(label) == name:
+                    values.append(unquote_plus(value))
+                else:
+                    others.append(part)
+            query, credentials[name] = b"&".join(others), (values[0] if len(values) == 1 else "") if values else None
     return query, credentials
-
-
-def _without_parameter(query: bytes, name: str) -> tuple[bytes, str | None]:
-    """A query without a parameter, and the parameter's value."""
-    others, values = [], []
-    for part in query.split(b"&"):
-        label, _, value = part.decode("latin-1").partition("=")
-        if unquote_plus(label) == name:
-            values.append(unquote_plus(value))
-        else:
-            others.append(part)
-    return b"&".join(others), (values[0] if len(values) == 1 else "") if values else None
 
 
 def _keep_private(headers: MutableHeaders) -> None:

@@ -330,8 +330,10 @@ def ledger_seconds(workload: Workload, degrees: Degrees) -> LedgerSeconds:
     return LedgerSeconds(kinds, embedding, head, depth)
 
 
-def _stage_compute(workload: Workload, degrees: Degrees, stage: Stage, each: LedgerSeconds) -> ComputeSeconds:
-    """Seconds that one rank of a stage computes for one micro-batch."""
+def micro_batch_seconds(
+    workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: CompleteLayout, each: LedgerSeconds
+) -> MicroBatchSeconds:
+    """Seconds of one micro-batch on one rank of a stage."""
     total = ComputeSeconds()
     for count, layer in zip(stage.kind_counts, each.kinds, strict=True):
         total = total.plus(layer, count)
@@ -339,14 +341,7 @@ def _stage_compute(workload: Workload, degrees: Degrees, stage: Stage, each: Led
         layers = trained_layers(workload, stage.kind_counts)
         total.recompute = total.recompute * repeated_forwards(workload.recompute, layers, degrees.virtual_pipeline)
     total = total.plus(each.embedding, where(stage.is_first, 1, 0)).plus(each.head, where(stage.is_last, 1, 0))
-    return total.plus(each.depth, stage.depths)
-
-
-def micro_batch_seconds(
-    workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: CompleteLayout, each: LedgerSeconds
-) -> MicroBatchSeconds:
-    """Seconds of one micro-batch on one rank of a stage."""
-    compute = _stage_compute(workload, degrees, stage, each)
+    compute = total.plus(each.depth, stage.depths)
     compute.host = maximum(0.0, host_seconds(workload, stage) - compute.total_seconds)
     return MicroBatchSeconds(
         compute=compute,

@@ -247,7 +247,14 @@ def explain_failure(oom: Said, memory: Memory, peak_bytes: float, *, is_explaine
         return _host_memory(oom, memory)
     needed = needed_bytes(oom)
     if needed is None:
-        return _outside_allocator(oom, memory)
+        outside = memory.device_peak_bytes.value - memory.reserved_peak_bytes.value
+        if oom.kind in LIBRARY_KINDS:
+            text = f"a library found no memory outside torch's allocator, where {_b(outside)} are predicted"
+            first = "leave libraries room: torch.cuda.set_per_process_memory_fraction, or a smaller peak"
+            return Explanation("outside_allocator", text, "medium", first)
+        is_large = memory.device_peak_bytes.high > memory.usable_bytes
+        tail = "; the estimate does not fit either" if is_large else ""
+        return Explanation("too_large" if is_large else "not_told", f"the message tells no live bytes{tail}", "low")
     for explanation in (_limit_or_other_processes(oom, memory, needed, peak_bytes), _fragmentation(oom, needed)):
         if explanation is not None:
             return explanation
@@ -294,17 +301,6 @@ def _host_memory(oom: Said, memory: Memory) -> Explanation:
     text = f"memory of the node ran out{when}, not of a GPU; a rank is predicted to take {_b(memory.host_bytes)} of it"
     first = "ask for more memory of the node (Slurm: --mem), or have fewer data-loader workers and no offload"
     return Explanation("host_memory", text, "low" if oom.kind == "killed" else "high", first)
-
-
-def _outside_allocator(oom: Said, memory: Memory) -> Explanation:
-    outside = memory.device_peak_bytes.value - memory.reserved_peak_bytes.value
-    if oom.kind in LIBRARY_KINDS:
-        text = f"a library found no memory outside torch's allocator, where {_b(outside)} are predicted"
-        first = "leave libraries room: torch.cuda.set_per_process_memory_fraction, or a smaller peak"
-        return Explanation("outside_allocator", text, "medium", first)
-    is_large = memory.device_peak_bytes.high > memory.usable_bytes
-    tail = "; the estimate does not fit either" if is_large else ""
-    return Explanation("too_large" if is_large else "not_told", f"the message tells no live bytes{tail}", "low")
 
 
 def _b(amount: float) -> str:

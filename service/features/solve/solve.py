@@ -102,7 +102,18 @@ def _numbers(found: Answer | None) -> KeyNumbers | None:
 
 def solve_cluster(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
     """The cheapest of the listed clusters and prices."""
-    _refuse_idle(request.limits)
+    problems = [
+        Problem(
+            field=f"limits.{name}",
+            code="limit_not_read",
+            message=f"{name} is not what bounds a cluster, so it would be ignored",
+            fix=f"leave it out; it takes {', '.join(('headroom_fraction', *RUN_LIMITS))}",
+        )
+        for name in SIZE_LIMITS
+        if getattr(request.limits, name) is not None
+    ]
+    if problems:
+        raise Refused(*problems)
     lists = {CLUSTERS: request.clusters, PRICES: request.prices}
     body = {QUESTION: request.question, **lists, "sort_by": "cost_usd", "columns": [*NUMBERS]}
     compared = (yield from compare_steps(body, catalogue)).answer
@@ -163,21 +174,6 @@ def _warnings(rows: Any, found: ComparedRow | None) -> tuple[str, ...]:
     refused = sum(row.status != ANSWERED for row in rows)
     refusals = (f"{refused} of {len(rows)} rows are refused; POST /v1/compare says why",) if refused else ()
     return (*refusals, *(found.warnings if found is not None else ()))
-
-
-def _refuse_idle(limits: SolveLimits) -> None:
-    problems = [
-        Problem(
-            field=f"limits.{name}",
-            code="limit_not_read",
-            message=f"{name} is not what bounds a cluster, so it would be ignored",
-            fix=f"leave it out; it takes {', '.join(('headroom_fraction', *RUN_LIMITS))}",
-        )
-        for name in SIZE_LIMITS
-        if getattr(limits, name) is not None
-    ]
-    if problems:
-        raise Refused(*problems)
 
 
 SIX_FLOP = "a run takes 6 FLOP for each parameter and token; attention is left out"

@@ -237,7 +237,10 @@ def _put_attention(draft: Draft, model: dict[str, Any]) -> None:
         model["qk_norm"] = "l2"
     every = draft.get("window-attn-skip-freq", 1)
     if "window-size" in draft.settings:
-        model["sliding_window"] = _window(draft)
+        first = draft.get("window-size").strip("()").split(",")[0].strip()
+        if not (first.isascii() and first.isdecimal() and len(first) < 10):
+            raise draft.wrong("window-size", "not_a_window", "is no window", "give two numbers, such as 4095,0")
+        model["sliding_window"] = int(first) + 1
         skipped = ["full_attention"] * (every > 1)
         model["layer_types"] = ["sliding_attention"] * max(1, min(every, MOST_LAYERS) - 1) + skipped
     if draft.get("experimental-attention-variant") == "gated_delta_net":
@@ -245,13 +248,6 @@ def _put_attention(draft: Draft, model: dict[str, Any]) -> None:
         model["layer_types"] = ["gated_delta_net"] * nets + ["full_attention"]
     elif "experimental-attention-variant" in draft.settings:
         raise draft.wrong("experimental-attention-variant", "not_a_choice", "is not understood", "use gated_delta_net")
-
-
-def _window(draft: Draft) -> int:
-    first = draft.get("window-size").strip("()").split(",")[0].strip()
-    if not (first.isascii() and first.isdecimal() and len(first) < 10):
-        raise draft.wrong("window-size", "not_a_window", "is no window", "give two numbers, such as 4095,0")
-    return int(first) + 1
 
 
 def mlp_types_of(pattern: str) -> list[str]:
@@ -558,7 +554,14 @@ def read_megatron(entries: Sequence[Entry]) -> Draft:
     _put_stages(draft)
     _put_recipe(draft)
     _put_precision(draft)
-    _put_recompute(draft)
+    granularity = draft.get("recompute-granularity", "selective" if draft.get("recompute-activations") else "none")
+    recompute: dict[str, Any] = {"granularity": granularity}
+    if granularity == "full":
+        recompute["method"] = draft.get("recompute-method", "uniform")
+        recompute["layers"] = draft.get("recompute-num-layers", 1)
+    elif granularity == "selective":
+        recompute["modules"] = list(draft.get("recompute-modules", ("core_attn",)))
+    draft.recipe["recompute"] = recompute if granularity != "none" else "none"
     _put_software(draft, sparse=sparse)
     draft.assumptions.append("the number of processes is not in the arguments: data follows from the cluster's gpus")
     return draft
@@ -627,17 +630,6 @@ def _put_precision(draft: Draft) -> None:
         for name, option in (("moment_dtype", "exp-avg-dtype"), ("master_dtype", "main-params-dtype")):
             if option in draft.settings:
                 recipe[name] = draft.chosen(option, DTYPES, "fp32")
-
-
-def _put_recompute(draft: Draft) -> None:
-    granularity = draft.get("recompute-granularity", "selective" if draft.get("recompute-activations") else "none")
-    recompute: dict[str, Any] = {"granularity": granularity}
-    if granularity == "full":
-        recompute["method"] = draft.get("recompute-method", "uniform")
-        recompute["layers"] = draft.get("recompute-num-layers", 1)
-    elif granularity == "selective":
-        recompute["modules"] = list(draft.get("recompute-modules", ("core_attn",)))
-    draft.recipe["recompute"] = recompute if granularity != "none" else "none"
 
 
 def _put_software(draft: Draft, *, sparse: bool) -> None:
