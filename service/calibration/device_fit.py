@@ -249,7 +249,7 @@ MEMORY_BOUND_BYTES = 64 * 2**20
 """Least tensor that is bound by the memory and not by its caches. Source: L2 of 50 MB on H100."""
 
 WIDTH = 128
-"""Width of heads of the shares of peak. Source: attention_rate.KernelShares."""
+"""Width of heads of the shares of peak. Source: rates.KernelShares."""
 
 
 def fitted_device(

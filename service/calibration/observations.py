@@ -479,7 +479,7 @@ def live_step_bytes(resolved: ResolvedQuestion) -> LiveBytes:
     Args:
         resolved: the configuration
     Returns: bytes of one GPU
-    Source: memory.LIVE; first_step.first_step_peak_bytes
+    Source: memory.LIVE; memory.first_step_peak_bytes
 
     >>> from service.estimator.samples import sample_resolved
     >>> peaks = live_step_bytes(sample_resolved())

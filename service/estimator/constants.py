@@ -299,7 +299,7 @@ def streaming_bytes_per_s(gpu: Gpu, fraction: float) -> float:
     Args:
         fraction: share of the data sheet's bandwidth that such kernels reach, where nothing was measured, x [1]
     Returns: bytes a second [byte/s]
-    Source: the GPU's calibration; efficiency.MEMORY_FRACTION
+    Source: the GPU's calibration; constants.MEMORY_FRACTION
 
     >>> from service.estimator.samples import H100
     >>> streaming_bytes_per_s(H100, 0.5)

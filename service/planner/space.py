@@ -197,7 +197,7 @@ def most_reserved_bytes(workload: Workload, headroom_fraction: float = 0.0) -> f
     Args:
         headroom_fraction: share of the usable memory that has to stay free [1]
     Returns: bytes of one GPU [byte]; minus infinity where nothing fits
-    Source: allocator.reserved_interval, device.device_interval, verdict
+    Source: device.reserved_interval, device.device_interval, verdict
 
     >>> from service.estimator.samples import sample_workload
     >>> most = most_reserved_bytes(sample_workload())

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
@@ -12,7 +13,7 @@ import pytest
 
 from service.catalogue.choices import choices
 from tests.cases import each_case
-from tests.house.source import ROOT, each_of, python_files, tree_of
+from tests.house.source import ROOT, each_of, nodes_of, python_files, tree_of
 
 FILES = [path for path in python_files("service/estimator") if path.name != "samples.py"]
 
@@ -74,3 +75,28 @@ def test_every_choice_of_a_question_has_a_meaning_and_a_source() -> None:
         f"{field}: {row.name}" for field, rows in choices().items() for row in rows if not (row.source and row.meaning)
     ]
     assert bare == []
+
+
+def _targets(node: ast.stmt) -> list[ast.Name]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [target for target in targets if isinstance(target, ast.Name)]
+
+
+ESTIMATOR_NAMES = {
+    path.stem: {node.name for node in tree_of(path).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    | {target.id for node in tree_of(path).body for target in _targets(node)}
+    for path in python_files("service/estimator")
+}
+"""Top-level names of each module of the estimator."""
+
+
+@each_of(FILES)
+def test_a_source_names_a_module_that_has_the_name(path: Path) -> None:
+    known = {name for names in ESTIMATOR_NAMES.values() for name in names}
+    for text in (
+        node.value for node in nodes_of(path) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ):
+        for module, name in re.findall(
+            r"(?<![\w./@])([a-z_]+)\.(\w+)", text.partition("Source:")[2].partition(">>>")[0]
+        ):
+            assert name not in known or name in ESTIMATOR_NAMES.get(module, ()), f"{module}.{name} is no name"

@@ -45,7 +45,7 @@ def reserved_bytes(allocated_bytes: Amount, held_bytes: Amount, share: float, ro
         share: what fragments add [1]
         room_bytes: what the device leaves the allocator [byte]
     Returns: bytes of one GPU [byte]
-    Source: PyTorch CUDA caching allocator (frees cached blocks before it fails); reserved_shares; held.held_bytes
+    Source: PyTorch CUDA caching allocator (frees cached blocks before it fails); reserved_shares; device.cached_bytes
 
     >>> reserved_bytes(100.0, 0.0, 1.04, 200.0), reserved_bytes(100.0, 500.0, 1.04, 200.0)
     (104.0, 104.0)

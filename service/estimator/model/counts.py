@@ -156,7 +156,7 @@ def backward_flop(ops: Ops) -> int:
 
     Formula: sum over the operations of F for each operand whose gradient is needed: 2 F where everything is trained
     Returns: FLOP of one sequence [FLOP]
-    Source: the ledger; Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (C_backward = 4 P D); training.trained_ledger
+    Source: the ledger; Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (C_backward = 4 P D); build.trained_ledger
 
     >>> backward_flop(())
     0

@@ -446,7 +446,7 @@ def phase_seconds(
         loaded: its pipeline stages
         filled_fraction: share of the fullest device that is in use [1]
     Returns: seconds of the stage [s]
-    Source: step_time.step_seconds
+    Source: step.step_seconds
 
     >>> from service.estimator.samples import sample_resolved
     >>> first = sample_resolved()

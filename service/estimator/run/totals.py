@@ -255,7 +255,7 @@ def written_bytes(workload: Workload) -> float:
 
     Formula: checkpoint bytes of the job where write_bytes_per_s is given, else 0
     Returns: bytes of the whole job [byte]
-    Source: checkpoint_bytes of checkpoint.py
+    Source: states.checkpoint_bytes
 
     >>> from service.estimator.samples import sample_workload
     >>> written_bytes(sample_workload())
@@ -276,7 +276,7 @@ def stall_seconds(checkpoint: Checkpointing, written_bytes: float, gpus: int, ho
         gpus: GPUs of the job [1]
         host_bytes_per_s: rate from one GPU to its host [byte/s]
     Returns: the stall [s]
-    Source: CHECKPOINT_SECONDS, snapshot_seconds and write_seconds of goodput.py
+    Source: CHECKPOINT_SECONDS, snapshot_seconds and write_seconds
 
     >>> stall_seconds(Checkpointing(write_bytes_per_s=2e9), 112e9, 8, 56e9)
     0.25

@@ -361,7 +361,7 @@ def tree_seconds(
     Returns: seconds [s]
     Source:
         NVIDIA/nccl src/graph/tuning.cc (tree); Sanders et al. 2009, doi:10.1016/j.parco.2009.09.001 (two trees, each of
-        half the tensor: in one up and down to two children, in the other up); y: network.TREE_FRACTION
+        half the tensor: in one up and down to two children, in the other up); y: collectives.TREE_FRACTION
 
     >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(tree_seconds(8e9, Group(16, 8, 2), w.link.all_reduce, 0.036, w), 6)

@@ -140,7 +140,7 @@ def offloaded_activation_seconds(workload: Workload, load: RankLoad) -> Amount:
 
     Formula: 2 x bytes kept / W_host
     Returns: seconds of one micro-batch [s]
-    Source: definition; update.HOST_LINK_FRACTION
+    Source: definition; kernels.HOST_LINK_FRACTION
 
     >>> from service.estimator.samples import sample_workload, sample_rank_load
     >>> round(offloaded_activation_seconds(sample_workload(), sample_rank_load()), 2)

@@ -38,7 +38,7 @@ def cast_bytes(workload: Workload) -> float:
 
     Formula: one scale a tensor: CAST_BYTES; one a block: what benchmarks of such products show, and no less
     Returns: bytes of one number [byte]
-    Source: CAST_BYTES; matrix_rates.MATRIX_RATES (quantise_bytes)
+    Source: CAST_BYTES; rates.MATRIX_RATES (quantise_bytes)
 
     >>> from service.estimator.samples import sample_workload
     >>> cast_bytes(sample_workload())
@@ -424,7 +424,7 @@ def kernel_seconds(flop: Amount, moved_bytes: Amount, flop_per_s: Amount, bytes_
         flop_per_s: arithmetic rate reached, R [FLOP/s]
         bytes_per_s: memory rate reached, W [byte/s]
     Returns: seconds of one kernel [s]
-    Source: Williams et al. 2009, doi:10.1145/1498765.1498785; launch: efficiency.LAUNCH_SECONDS
+    Source: Williams et al. 2009, doi:10.1145/1498765.1498785; launch: constants.LAUNCH_SECONDS
 
     >>> kernel_seconds(1e12, 1e9, 5e14, 2e12)
     0.002005

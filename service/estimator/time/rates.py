@@ -82,7 +82,7 @@ def matrix_product_seconds(
     Returns: seconds of the kernel [s]
     Source:
         roofline: Williams et al. 2009, doi:10.1145/1498765.1498785; tiles and waves: NVIDIA, Matrix Multiplication
-        Background User's Guide, sections 3 and 4; constants: matrix_rates.MATRIX_RATES
+        Background User's Guide, sections 3 and 4; constants: rates.MATRIX_RATES
 
     >>> rates = ProductRates(flop_per_s=1e15, bytes_per_s=3e12, operand_bytes=2, result_bytes=2, wave_tiles=256)
     >>> round(matrix_product_seconds(4096, 4096, 4096, rates) * 1e6, 1)
@@ -269,7 +269,7 @@ def traffic_bytes_per_s(rate: FormatRate, gpu: Gpu, fraction: float) -> float:
         rate: how the format runs, with w
         fraction: share of the data sheet's bandwidth that streaming kernels reach, x [1]
     Returns: bytes a second [byte/s]
-    Source: device_calibration; efficiency.MEMORY_FRACTION
+    Source: device_calibration; constants.MEMORY_FRACTION
 
     >>> from service.estimator.samples import H100
     >>> traffic_bytes_per_s(FormatRate(peak_fraction=0.8), H100, 0.5)

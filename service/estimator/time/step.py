@@ -136,7 +136,7 @@ def step_interval(workload: Workload, step_seconds: float, waiting: float) -> In
         step_seconds: predicted seconds of one step, t [s]
         waiting: share of the step in which a device waits, u [1]
     Returns: the interval [s]; basis calibrated where the caller measured steps or the GPU's kernels were, else analytic
-    Source: RESIDUALS; own_steps.own_spread_fraction
+    Source: RESIDUALS; constants.own_spread_fraction
 
     >>> from service.estimator.samples import sample_workload
     >>> step_interval(sample_workload(), 10.0, 0.0).value

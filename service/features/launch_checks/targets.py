@@ -129,7 +129,7 @@ GPU_BYTES_PER_S = 200e9
 """Conservative memory rate of such a GPU. Source: a choice."""
 
 EXPECTED_FRACTION = 0.4
-"""Fraction of data sheet rates that every GPU reaches. Source: a choice; below every row of matrix_rates."""
+"""Fraction of data sheet rates that every GPU reaches. Source: a choice; below every row of MATRIX_RATES."""
 
 DTYPES: Mapping[Format, str] = {"fp32": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"}
 """Names of number formats in probes; no probe has kernels for fp4 and int8."""
