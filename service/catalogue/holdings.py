@@ -21,7 +21,7 @@ class AdjustedRow(NamedTuple):
     """Left-out GPU that it refers to; None where a name conflicts."""
 
 
-def beside(fixed: Iterable[Row], others: Iterable[Row]) -> Iterator[AdjustedRow]:
+def rows_beside(fixed: Iterable[Row], others: Iterable[Row]) -> Iterator[AdjustedRow]:
     """Rows without the names of fixed rows; one with a slug among those, or of a left-out GPU, is left out."""
     stay = tuple(fixed)
     keys = {(type(row), key_of(row)) for row in stay}
@@ -179,7 +179,7 @@ class Holdings:
         is_plain = _is_plain(self.everyone, private, private.rows.values())
         return self._keep(owner, _combined(self.everyone, private, is_plain=is_plain), is_plain=is_plain)
 
-    def ended_by(self, put: Iterable[Row], drop: Iterable[Row]) -> list[Row]:
+    def rows_closed_by(self, put: Iterable[Row], drop: Iterable[Row]) -> list[Row]:
         """Rows that a change removes or replaces; a promoted row leaves its former part, but for a calibration."""
         ended: dict[Place, Row] = {}
         for row in (*drop, *put):
@@ -195,7 +195,7 @@ class Holdings:
     def changed(self, put: Iterable[Row] = (), drop: Iterable[Row] = (), *, is_strict: bool = False) -> "Holdings":
         """All rows after a change."""
         new_rows = tuple(put)
-        ended = self.ended_by(new_rows, drop)
+        ended = self.rows_closed_by(new_rows, drop)
         change: dict[str, dict[Key, Row | None]] = {}
         for row in ended:
             part, key = place_of(row)
@@ -281,7 +281,7 @@ def _combined(everyone: Catalogue, private: PrivateRows, *, is_plain: bool) -> C
     keys = {(type(row), key_of(row)) for row in own}
     put: list[Row] = []
     drop: list[Row] = []
-    for one in beside(own, everyone.rows()):
+    for one in rows_beside(own, everyone.rows()):
         if one.adjusted is None and (type(one.row), key_of(one.row)) not in keys:
             drop.append(one.row)
         elif one.adjusted is not None and one.adjusted is not one.row:

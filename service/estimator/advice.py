@@ -396,7 +396,7 @@ class LadderSearch:
     """Those that broke no rule."""
     is_enough: bool = False
     """Whether the last one made the job fit."""
-    goes_on: bool = True
+    may_continue: bool = True
     """Whether a next value may be better."""
 
     def step(self) -> None:
@@ -409,24 +409,24 @@ class LadderSearch:
             is_better = all(result.device_bytes < other.device_bytes for _, other in self.tried)
             self.tried.append((change, result))
             self.is_enough = result.verdict == "fits"
-            self.goes_on = is_better and not self.is_enough
+            self.may_continue = is_better and not self.is_enough
             return
-        self.goes_on = False
+        self.may_continue = False
 
 
 def _always() -> bool:
     return True
 
 
-def advised(memory: Memory, question: Question, goes_on: Callable[[], bool] = _always) -> Memory:
+def advised(memory: Memory, question: Question, may_continue: Callable[[], bool] = _always) -> Memory:
     """The memory part of an answer with what to change where it does not surely fit."""
     if verdict_of(memory.oom_probability_fraction) == "fits":
         return memory
-    changes = ranked_changes(question, memory.biggest_line, goes_on)
+    changes = ranked_changes(question, memory.biggest_line, may_continue)
     return replace(memory, changes=changes, suggestions=tuple(map(describe_change, changes)))
 
 
-def ranked_changes(question: Question, biggest: str, goes_on: Callable[[], bool] = _always) -> tuple[Change, ...]:
+def ranked_changes(question: Question, biggest: str, may_continue: Callable[[], bool] = _always) -> tuple[Change, ...]:
     """Single changes that save memory, those first that make the job fit, and among them the cheapest in time.
 
     Each field gives its first value that is enough, or else the one that saves most. More GPUs and methods that
@@ -434,24 +434,24 @@ def ranked_changes(question: Question, biggest: str, goes_on: Callable[[], bool]
     """
     before = _result_of(question)
     factor, seconds = before.device_bytes / before.memory.usable_bytes, before.token_seconds
-    searches = _search_ladders(single_changes(question, before.resolved, biggest, factor), MOST_TRIES, goes_on)
+    searches = _search_ladders(single_changes(question, before.resolved, biggest, factor), MOST_TRIES, may_continue)
     if not any(search.is_enough for search in searches):
-        searches += _search_ladders(last_resorts(question, factor), MOST_LAST_TRIES, goes_on)
+        searches += _search_ladders(last_resorts(question, factor), MOST_LAST_TRIES, may_continue)
     results = [change for search in searches for change in _best_change(search, before.device_bytes, seconds)]
     return tuple(sorted(results, key=lambda change: (VERDICTS.index(change.verdict), _cost(change)))[:MOST_CHANGES])
 
 
-def _search_ladders(ladders: Iterable[Ladder], most: int, goes_on: Callable[[], bool]) -> list[LadderSearch]:
+def _search_ladders(ladders: Iterable[Ladder], most: int, may_continue: Callable[[], bool]) -> list[LadderSearch]:
     """The values of each ladder that break no rule, up to the first that is enough, a value of each ladder in turn."""
     searches = [LadderSearch(iter(ladder)) for ladder in ladders]
     going = searches
     while going and most > 0:
         for search in going[:most]:
-            if not goes_on():
+            if not may_continue():
                 return searches
             search.step()
         most -= len(going)
-        going = [search for search in going if search.goes_on]
+        going = [search for search in going if search.may_continue]
     return searches
 
 

@@ -184,6 +184,7 @@ _RECIPE_OF_STEP = tuple(field.name for field in fields(Recipe) if field.name not
 _CLUSTER_OF_STEP = tuple(field.name for field in fields(Cluster) if field.name not in _RUNNING)
 _recipe_of_step = attrgetter(*_RECIPE_OF_STEP)
 _cluster_of_step = attrgetter(*_CLUSTER_OF_STEP)
+"""Values of the fields that a step depends on, in that order: the key of a cached configuration."""
 
 
 def with_price(question: CompleteQuestion, price: Price | OwnedPrice | None) -> CompleteQuestion:
@@ -202,13 +203,12 @@ def _fill_price(price: Price | OwnedPrice | None) -> CompletePrice | CompleteOwn
 
 
 MOST_CACHED_CONFIGURATIONS = 256
-"""Configurations that are worked out once for all questions which differ in their run alone. Source: a choice; more
-than one sheet, or one comparison of prices, has."""
+"""Cached configurations. Source: a choice; more than one sheet, or one comparison of prices, has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ResolvedQuestion:
-    """A question that can be answered. Each is itself alone, so what is worked out of one can be kept beside it."""
+    """A question with every default filled and every rule checked. Caches compare it by identity."""
 
     question: CompleteQuestion
     """Every default filled."""
@@ -226,7 +226,7 @@ def resolve(question: Question) -> ResolvedQuestion:
 
 
 def configuration_of(question: Question) -> ResolvedQuestion:
-    """What a question asks of a step, whatever its run; questions that differ in their run alone share one."""
+    """The configuration of a question, without its run. Questions that differ in their run alone share one."""
     problems = training.problems_of_run(question)
     asked = question.recipe
     try:
@@ -246,7 +246,7 @@ def configuration_of(question: Question) -> ResolvedQuestion:
 
 
 def with_run_of(question: Question, configuration: ResolvedQuestion) -> ResolvedQuestion:
-    """A configuration that can be answered with the run of a question."""
+    """A configuration with the run and the price of a question."""
     tokens, checkpoint = question.recipe.training_tokens, question.recipe.checkpoint
     usual, running = configuration.question, _running_given(question.cluster)
     full = replace(

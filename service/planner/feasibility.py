@@ -181,8 +181,8 @@ class Attempt:
         """Whether it is legal, fits and keeps every limit."""
         return self.why_not is None
 
-    def may_do(self, short: frozenset[int]) -> bool:
-        """Whether nothing final keeps it from doing, nor one of some stages."""
+    def is_acceptable(self, short: frozenset[int]) -> bool:
+        """Whether neither a final shortfall nor one of these stages rules it out."""
         return not self.shortfall.is_final and not self.shortfall.stages & short
 
 

@@ -198,7 +198,7 @@ def search(
     for block in _blocks(question, freedom, result, headroom_fraction):
         # a micro-batch takes the same time under choices that differ in their schedule alone
         for _, choices in groupby(block.layouts, key=lambda one: (one.context_method, one.offload)):
-            with np.errstate(all="ignore"):  # what is not legal is worked out too, and left out
+            with np.errstate(all="ignore"):  # illegal layouts are computed too, and dropped
                 _search_grid(block, tuple(choices), result, top)
             yield result
     yield result

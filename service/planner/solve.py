@@ -80,13 +80,13 @@ def largest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int = 
     ranks, short = _Ranks(values, attempts, unit), frozenset[int]()
     if (yield from ranks.are_all_refused()):
         return Threshold()
-    most, fails = yield from ranks.last_that_may_do(short, len(values))
+    most, fails = yield from ranks.last_acceptable(short, len(values))
     end = fails
     while most >= 0 and not (attempt := (yield from ranks.at(most))).will_do:
         if attempt.shortfall.stages <= short:
             return (yield from ranks.stepped_down(most))
         short |= attempt.shortfall.stages
-        most, fails = yield from ranks.last_that_may_do(short, most + 1)
+        most, fails = yield from ranks.last_acceptable(short, most + 1)
     return (yield from ranks.looked_ahead(most, fails, end))
 
 
@@ -143,19 +143,19 @@ class _Ranks:
                 return False
         return bool(self.attempts.broken_by_all)
 
-    def last_that_may_do(self, short: frozenset[int], end: int) -> Steps[tuple[int, int]]:
-        """The last place before an end that may do (else -1), and the first legal one behind it (else the end)."""
+    def last_acceptable(self, short: frozenset[int], end: int) -> Steps[tuple[int, int]]:
+        """The last acceptable place before an end, else -1; and the first legal place after it, else the end."""
         most, fails, start = -1, end, 0
         while start < end and fails == end:
             stop = min(2 * start + 1, end)
             rank = yield from self.first_legal(start, stop)
-            if rank is not None and (yield from self.at(rank)).may_do(short):
+            if rank is not None and (yield from self.at(rank)).is_acceptable(short):
                 most = rank
             elif rank is not None:
                 fails = rank
             start = 2 * start + 1
         while (rank := (yield from self.legal_between(most, fails))) is not None:
-            if (yield from self.at(rank)).may_do(short):
+            if (yield from self.at(rank)).is_acceptable(short):
                 most = rank
             else:
                 fails = rank

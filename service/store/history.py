@@ -277,7 +277,7 @@ def write_change(connection: sa.Connection, before: Holdings, rows: Rows, owner:
     """Write a change of the catalogue, all of it or nothing."""
     last = newest_change(connection)
     number = 1 if last is None else last.number + 1
-    for kind, ended in _by_kind(before.ended_by(rows.put, rows.drop)):
+    for kind, ended in _by_kind(before.rows_closed_by(rows.put, rows.drop)):
         ROW_TABLES[kind].close(connection, ended, number)
     put = tuple(row for kind, new in _by_kind(rows.put) for row in ROW_TABLES[kind].add(connection, new, number))
     after = before.changed(put, rows.drop, is_strict=True)
@@ -307,7 +307,7 @@ def _touched(connection: sa.Connection, before: Holdings, after: Holdings) -> di
 
 
 def _summary_of(before: Holdings, rows: Rows) -> str:
-    done = [(type(row), "changed" if before.ended_by((row,), ()) else "created", row) for row in rows.put]
+    done = [(type(row), "changed" if before.rows_closed_by((row,), ()) else "created", row) for row in rows.put]
     done += [(type(row), "deleted", row) for row in rows.drop]
     if len(done) == 1:
         ((kind, action, row),) = done

@@ -561,7 +561,7 @@ def _behind(text: str) -> datetime:
 
 @dataclass(frozen=True)
 class _Described(ReadElsewhere):
-    """A schema that is worked out when the contract is written."""
+    """A schema that is computed when the contract is written."""
 
     schema: Callable[[GetJsonSchemaHandler], JsonSchemaValue] = field(hash=False)
 

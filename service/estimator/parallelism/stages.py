@@ -42,7 +42,7 @@ class Stage:
         return (*layers, where(self.is_first, 1, 0), where(self.is_last, 1, 0))
 
     def each_chunk(self, amount_of: Callable[[tuple[Amount, ...]], Amount]) -> tuple[Amount, ...]:
-        """An amount of each chunk, worked out from its layers once for all chunks with the same counts."""
+        """An amount of each chunk, computed once for all chunks with the same layer counts."""
         alike = {id(counts): counts for counts in self.chunk_counts}
         amounts = {key: amount_of(counts) for key, counts in alike.items()}
         return tuple(amounts[id(counts)] for counts in self.chunk_counts)

@@ -29,7 +29,7 @@ FAILURES = (OSError, ValueError, TypeError, LookupError, HTTPException)
 
 
 @contextmanager
-def retried_next_round(what: str) -> Iterator[None]:
+def logged_failures(what: str) -> Iterator[None]:
     """Log a failure of the block and go on; the next round retries it."""
     try:
         yield
@@ -74,7 +74,7 @@ def set_pending_states(names: frozenset[str]) -> None:
     """Set the check states of all pending workloads."""
     for workload in call("GET", f"{KUEUE}/workloads")["items"]:
         resource = f"namespaces/{workload['metadata']['namespace']}/workloads/{workload['metadata']['name']}"
-        with retried_next_round(resource):
+        with logged_failures(resource):
             set_state(workload, f"{KUEUE}/{resource}/status", names)
 
 
@@ -110,7 +110,7 @@ def activate_checks() -> frozenset[str]:
             **check,
             "status": {"conditions": [*others, active]},
         }
-        with retried_next_round(check["metadata"]["name"]):
+        with logged_failures(check["metadata"]["name"]):
             call("PUT", f"{KUEUE}/admissionchecks/{check['metadata']['name']}/status", updated)
     return frozenset(names)
 
@@ -118,7 +118,7 @@ def activate_checks() -> frozenset[str]:
 def main() -> None:
     """Check pending workloads in rounds, without end."""
     while True:
-        with retried_next_round("the cluster"):
+        with logged_failures("the cluster"):
             set_pending_states(activate_checks())
         time.sleep(EVERY_SECONDS)
 
