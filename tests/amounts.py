@@ -12,15 +12,7 @@ Case = TypeVar("Case")
 
 
 def amount(some: int, every: int) -> int:
-    """How many of something.
-
-    Args:
-        some: in a sample
-        every: of all of it
-
-    Returns:
-        the number that applies to this run
-    """
+    """How many cases a run takes: `some` of them, or `every` one where everything is tried."""
     return every if WHOLE else some
 
 

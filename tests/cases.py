@@ -13,16 +13,7 @@ Check = Callable[..., None]
 
 
 def each_case(names: str | tuple[str, ...], cases: Iterable[Any], ids: Any = None) -> Callable[[Check], Check]:
-    """Make one test of a check and its cases, given as `pytest.mark.parametrize` takes them.
-
-    Args:
-        names: what the check calls a case, or the parts of a case
-        cases: the values, or what `pytest.param` makes of them
-        ids: a function that names a case, or the names of all cases
-
-    Returns:
-        what makes a test of a check
-    """
+    """Make one test of a check and its cases, given as `pytest.mark.parametrize` takes them."""
     listed = list(cases)
     parts = (names,) if isinstance(names, str) else names
 

@@ -76,15 +76,7 @@ def new_database(server: str) -> Iterator[str]:
 
 
 def prepared(url: str, shipped: Catalogue) -> Engine:
-    """An engine on a database that is prepared; an empty one is copied from one that was prepared in earnest before.
-
-    Args:
-        url: the database
-        shipped: the rows that come with this version
-
-    Returns:
-        the engine
-    """
+    """An engine on a database that is prepared; an empty one is copied from one that was prepared in earnest before."""
     named = make_url(url)
     if named.get_backend_name() == "sqlite":
         file = Path(named.database or "")
@@ -127,12 +119,7 @@ def _copy(url: str, shipped: Catalogue) -> None:
 
 
 def copy_database(url: str, pattern: str) -> None:
-    """Put a copy of a database in the place of an empty one of its kind, unless somebody is connected to that.
-
-    Args:
-        url: the empty database
-        pattern: the database to copy, to which nobody is connected
-    """
+    """Put a copy of a database in the place of an empty one of its kind, unless somebody is connected to that."""
     own, other = make_url(url), make_url(pattern)
     if own.get_backend_name() == "sqlite":
         Path(own.database or "").write_bytes(Path(other.database or "").read_bytes())

@@ -36,14 +36,7 @@ KINDS = re.compile(r"[\[-](sqlite|postgresql)[]-]")
 
 
 def unit_of(name: str) -> str:
-    """What runs in one process: a file on one kind of database, a room's examples, or files that belong together.
-
-    Args:
-        name: of a test, as pytest has it
-
-    Returns:
-        the file and the kind, the room, or the start that stands for several files
-    """
+    """What runs in one process: a file on one kind of database, a room's examples, or files that belong together."""
     file, _, test = name.partition("::")
     if file.startswith("service/"):
         return "/".join(file.split("/")[:2])
@@ -61,24 +54,12 @@ def _place(name: str) -> tuple[int, str]:
 
 
 def longest_first(items: list[pytest.Item]) -> None:
-    """Put the tests into the order in which files are handed out, those of one kind of database together.
-
-    Args:
-        items: the tests
-    """
+    """Put the tests into the order in which files are handed out, those of one kind of database together."""
     items.sort(key=lambda item: _place(item.nodeid))
 
 
 def scheduler(config: pytest.Config, log: Any) -> Any:
-    """What hands the files out, in the order of the tests.
-
-    Args:
-        config: of pytest
-        log: of pytest-xdist
-
-    Returns:
-        the scheduler
-    """
+    """What hands the files out, in the order of the tests."""
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # it has no types

@@ -20,11 +20,7 @@ PIECE_BYTES = 65_536
 
 
 class FaultProxy:
-    """A proxy to one address.
-
-    Args:
-        target: host and port, or the path of a socket
-    """
+    """A proxy to one address: host and port, or the path of a socket."""
 
     def __init__(self, target: tuple[str, int] | Path) -> None:
         self.target, self.fault, self.port = target, "none", 0

@@ -61,12 +61,7 @@ def start(url: str) -> FastAPI:
 
 @contextmanager
 def running(url: str, first: str = "") -> Iterator[FastAPI]:
-    """The application on a database, closed afterwards; replicas of it where they are asked for.
-
-    Args:
-        url: the database
-        first: statements that each replica runs before it starts, of what a test changed in this process
-    """
+    """The application on a database, closed afterwards, or replicas of it, each of which runs `first` before."""
     if replicated.COUNT and url.startswith("postgresql"):
         with replicated.replicated(url, settings_for(url), first) as several:
             yield several

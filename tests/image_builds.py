@@ -52,11 +52,7 @@ class Bench:
 
 
 def make_context(folder: Path) -> None:
-    """Copy what .dockerignore lets through.
-
-    Args:
-        folder: where to, which is not there yet
-    """
+    """Copy what .dockerignore lets through."""
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     anything, *let_through, nowhere = lines
     if anything != "*" or not all(line.startswith("!") for line in let_through) or not nowhere.startswith("**/"):
@@ -67,16 +63,7 @@ def make_context(folder: Path) -> None:
 
 
 def build(stage: str, image: Image, bench: Bench) -> None:
-    """Follow the instructions of a stage, those of the stages that it begins with first.
-
-    Args:
-        stage: its name
-        image: its base; changed in place
-        bench: what is built with
-
-    Raises:
-        NotBuilt: an instruction fails
-    """
+    """Follow the instructions of a stage, those of the stages that it begins with first."""
     for word, rest in stages()[stage]:
         if word == "ENV":
             image.environment.update(pair.partition("=")[::2] for pair in shlex.split(rest))

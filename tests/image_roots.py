@@ -60,14 +60,7 @@ def refuse_unable() -> None:
 
 
 def make_python_root(folder: Path) -> None:
-    """Debian's minimum with Python 3.11 and pip in /usr/local, as python:3.11-slim has them; no compiler.
-
-    Args:
-        folder: where the root will be
-
-    Raises:
-        Unobtainable: no mirror of Debian answers
-    """
+    """Debian's minimum with Python 3.11 and pip in /usr/local, as python:3.11-slim has them; no compiler."""
     command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -16,18 +16,7 @@ ADDRESS = "http://127.0.0.1:8000"
 
 
 def hardened(stage: str, image: Image, network: str, folder: Path, environment: Mapping[str, str]) -> Container:
-    """A container that may write into its volumes and into memory alone.
-
-    Args:
-        stage: stage of the Dockerfile
-        image: what was built of it
-        network: file of its network
-        folder: where its volumes are, each with what the image has in its place
-        environment: variables beside those of the image
-
-    Returns:
-        the container, which nothing runs in yet
-    """
+    """A container that may write into its volumes and into memory alone."""
     volumes = {}
     for place in arguments("VOLUME", stage):
         volumes[place] = folder / place.strip("/").replace("/", "-")

@@ -9,11 +9,7 @@ from sqlalchemy import Engine, event
 
 
 def shift(file: Path) -> None:
-    """Have every connection to SQLite tell another time.
-
-    Args:
-        file: holds the seconds by which it is ahead
-    """
+    """Set the time of every connection to SQLite ahead by the seconds that a file holds."""
 
     @event.listens_for(Engine, "connect")
     def _shifted(connection: Any, _record: object) -> None:

@@ -139,11 +139,7 @@ async def keep_asking(
 
 
 class Line:
-    """One connection to a service, which stays; another one is opened where it breaks.
-
-    Args:
-        address: host and port
-    """
+    """One connection to a service, which stays; another one is opened where it breaks."""
 
     def __init__(self, address: str) -> None:
         self._host, self._port = address.split(":")

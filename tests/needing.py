@@ -3,8 +3,9 @@
 `@needs("torch")` skips a test where torch is not installed; fixtures and helpers call `need("torch")`. Both say what is
 missing and how to install it. TRAINCOST_REQUIRE_REAL=1 turns each of these skips into a failure.
 
-A run of everything remembers which tests it skipped. `pytest --skipped` runs exactly these, once what they need is
-installed.
+A run of everything takes the same time wherever it runs: it skips what the test extra does not bring, installed or not,
+and remembers which tests it skipped. `pytest --skipped` runs exactly these, once what they need is installed. A run of
+named files or chosen tests skips only what is missing.
 """
 
 import os
@@ -115,6 +116,15 @@ NEEDS: Mapping[str, Callable[[], str | None]] = {
 }
 """For each thing that a test may need, a function that returns what is missing, or None."""
 
+AT_HAND = frozenset({"playwright", "namespaces", "immutable-files"})
+"""Needs that the test extra or the system meets, in no time; tests of the others are left to `pytest --skipped`."""
+
+LEFT = "is left to `pytest --skipped`"
+"""End of the reason of a skip in a run of everything."""
+
+_IS_EVERYTHING = [False]
+"""Whether this is a run of everything, which leaves tests of real programs to `--skipped`."""
+
 
 @cache
 def lacks(name: str) -> str | None:
@@ -134,6 +144,9 @@ def need(*names: str) -> None:
     for name in names:
         if reason := lacks(name):
             missing(reason)
+    left = sorted({*names} - AT_HAND)
+    if left and _IS_EVERYTHING[0] and os.environ.get("TRAINCOST_REQUIRE_REAL") != "1":
+        pytest.skip(f"what drives {', '.join(left)} {LEFT}")
 
 
 def needs(*names: str) -> pytest.MarkDecorator:
@@ -144,17 +157,17 @@ def needs(*names: str) -> pytest.MarkDecorator:
 
 
 class Skipped:
-    """Remembers the tests that a run of everything skips, and selects them where `--skipped` asks for them.
-
-    Args:
-        config: pytest's
-    """
+    """Remembers the tests that a run of everything skips, and selects them where `--skipped` asks for them."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._names: set[str] = set()
         self._collected: set[str] = set()
         self._wanted: list[str] | None = None
+        everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+        chosen = config.option.keyword or config.option.markexpr or config.getoption("--skipped")
+        self._is_everything = getattr(config, "workerinput", {}).get(REMEMBERED, bool(everything and not chosen))
+        _IS_EVERYTHING[0] = self._is_everything
         if config.getoption("--skipped"):
             self._wanted = config.cache.get(REMEMBERED, None) if config.cache else None
             if self._wanted is None:
@@ -199,23 +212,23 @@ class Skipped:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Remember what a run of everything skipped."""
         config = session.config
-        everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.collectonly
-        chosen = config.option.keyword or config.option.markexpr or self._wanted is not None
         cache = getattr(config, "cache", None)  # absent with `-p no:cacheprovider`
-        if cache and everything and not chosen and not hasattr(config, "workerinput"):
+        if cache and self._is_everything and not config.option.collectonly and not hasattr(config, "workerinput"):
             cache.set(REMEMBERED, sorted(self._names))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Let each of several processes know whether this is a run of everything."""
+        node.workerinput[REMEMBERED] = self._is_everything
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Name the command that runs what was left."""
+        if left := sum(LEFT in str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())):
+            terminalreporter.line(f"{left} tests drive real programs: run `pytest --skipped` for them")
 
 
 def selected(wanted: list[str], items: list[Any]) -> tuple[list[Any], list[Any], list[str]]:
-    """The items that are wanted, the others, and the wanted names of which no item is there.
-
-    Args:
-        wanted: names of tests, or of modules that were skipped as a whole
-        items: of pytest
-
-    Returns:
-        items in their order, items in their order, names
-    """
+    """The items that are wanted, the others, and the wanted names of which no item is there."""
     names = set(wanted)
     is_wanted = [bool(names & {item.nodeid, item.nodeid.partition("::")[0]}) for item in items]
     found = [item for item, is_one in zip(items, is_wanted, strict=True) if is_one]

@@ -27,17 +27,7 @@ Say = Callable[[Figures], object]
 
 
 def on_sqlite(folder: Path, seconds: float, rounds: int, say: Say) -> tuple[Outages, list[Figures]]:
-    """The faults that a file and a network have.
-
-    Args:
-        folder: for the database
-        seconds: how long each lasts
-        rounds: how often all of them come
-        say: told of each
-
-    Returns:
-        the traffic, ended, and what was seen
-    """
+    """The faults that a file and a network have."""
     file, clock = folder / "traincost.db", folder / "clock"
     _say_ahead(clock, 0)
     with service_on(f"sqlite:///{file}", clock) as (address, service), faults_before(_parts(address)) as proxy:
@@ -61,11 +51,7 @@ def on_sqlite(folder: Path, seconds: float, rounds: int, say: Say) -> tuple[Outa
 
 
 def on_postgresql(seconds: float, rounds: int, say: Say) -> tuple[Outages, list[Figures]]:
-    """The faults that a server and the networks before it have; arguments and results as those of `on_sqlite`.
-
-    Raises:
-        Exception: no server can be started here
-    """
+    """The faults that a server and the networks before it have; arguments and results as those of `on_sqlite`."""
     with _server() as server:
         uri = server.get_uri()
         with psycopg.connect(uri, autocommit=True) as connection:

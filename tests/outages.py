@@ -69,13 +69,7 @@ def _counted(statuses: Counter[int]) -> str:
 
 
 class Outages:
-    """A service under traffic.
-
-    Args:
-        address: where it answers
-        written_at: where writers reach it, which may be a proxy
-        url: its database, as it is reached when all is well
-    """
+    """A service under traffic; writers reach it at `written_at`, which may be a proxy."""
 
     def __init__(self, address: str, written_at: str, url: str) -> None:
         self.address, self._written_at, self._url = address, written_at, url
@@ -110,18 +104,7 @@ class Outages:
         *,
         can_read: bool = False,
     ) -> Figures:
-        """What is seen while something is wrong, and until it is well again.
-
-        Args:
-            name: of the fault
-            begin: lets it begin
-            end: lets it end
-            seconds: how long it lasts at least
-            can_read: whether what is stored can be read all the time
-
-        Returns:
-            what was seen
-        """
+        """What is seen while something is wrong, and until it is well again."""
         found = self._figures = Figures(name)
         self._look_seconds = LOOK_SECONDS
         begin()

@@ -46,16 +46,7 @@ _OWN: list[socket.socket] = []
 
 
 class Started:
-    """A process, with the methods of `subprocess.Popen` that tests need.
-
-    Args:
-        words: what stands behind `python -m`: a module and its words
-        cwd: its folder, by default this one
-        env: its environment, by default this one
-        stdout: a file for what it prints; by default it is read here
-        stderr: a file for what it complains of; by default it goes where complaints of this process go
-        stdin: a file of what it is given; nothing by default
-    """
+    """A process, with the methods of `subprocess.Popen` that tests need; output without a file is read here."""
 
     def __init__(
         self,
@@ -137,11 +128,7 @@ class Started:
 
 
 class _Forks(Started):
-    """The fork server of a service that was forked itself.
-
-    Args:
-        line: between the service and the fork server
-    """
+    """The fork server of a service that was forked itself."""
 
     def __init__(self, line: socket.socket, _: Sequence[str]) -> None:
         with open(os.devnull, "r+b") as nowhere:  # noqa: PTH123 - no path of the file system's own
@@ -155,17 +142,7 @@ Process = Started | subprocess.Popen[str]
 def started(
     words: Sequence[str], folder: Path | None, environment: Mapping[str, str], complaints: IO[Any] | None = None
 ) -> Process:
-    """`python -m` with some words: soon where tests run, and in a new Python where the service is measured.
-
-    Args:
-        words: a module and its words
-        folder: its folder, by default this one
-        environment: its environment
-        complaints: a file for what it complains of; by default it goes where complaints of this process go
-
-    Returns:
-        the process
-    """
+    """`python -m` with some words: soon where tests run, and in a new Python where the service is measured."""
     if "PYTEST_VERSION" in os.environ:
         return Started(words, folder, environment, stderr=complaints)
     command = [sys.executable, "-m", *words]
@@ -177,17 +154,7 @@ def started(
 def ran(
     words: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | None = None, given: bytes = b""
 ) -> subprocess.CompletedProcess[str]:
-    """What came of a process that has ended.
-
-    Args:
-        words: what stands behind `python -m`: a module and its words
-        cwd: its folder, by default this one
-        env: its environment, by default this one
-        given: what it reads
-
-    Returns:
-        its exit code, what it printed and what it complained of
-    """
+    """What came of a process that has ended."""
     with TemporaryFile() as told, TemporaryFile() as out, TemporaryFile() as complaints:
         told.write(given)
         told.seek(0)

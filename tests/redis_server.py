@@ -12,11 +12,7 @@ from tests.needing import need
 
 
 class RedisServer:
-    """One server on one port.
-
-    Args:
-        folder: where it may write
-    """
+    """One server on one port."""
 
     def __init__(self, folder: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:

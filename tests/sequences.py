@@ -30,12 +30,7 @@ PRICES = 25
 
 
 class Sequences:
-    """One client that goes through the sequences in turn, on a thread, with pauses.
-
-    Args:
-        address: host and port of a service that asks for no key
-        pause_seconds: between two sequences
-    """
+    """One client that goes through the sequences in turn, on a thread, with pauses."""
 
     def __init__(self, address: str, pause_seconds: float) -> None:
         self.statuses: Counter[tuple[str, int]] = Counter()

@@ -38,12 +38,7 @@ class Heard:
 
 
 class Checks:
-    """Launch checks of a service, each with a worker that tells how far it is.
-
-    Args:
-        client: of the service
-        count: how many there are
-    """
+    """Launch checks of a service, each with a worker that tells how far it is."""
 
     def __init__(self, client: httpx.Client, count: int) -> None:
         self.ids: list[str] = []

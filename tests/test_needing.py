@@ -1,5 +1,6 @@
 """Tests that lack an extra or a program skip, and those that were skipped are the ones that run later."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import pytest
@@ -46,3 +47,22 @@ def test_a_marker_names_what_the_table_holds() -> None:
     assert needing.needs("torch", "ray").args == ("torch", "ray")
     with pytest.raises(AssertionError, match="flux"):
         needing.needs("flux")
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_a_run_of_everything_leaves_real_programs_to_a_run_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, everything: bool
+) -> None:
+    monkeypatch.setattr(needing, "NEEDS", {"slurm": lambda: None, "namespaces": lambda: None})
+    monkeypatch.setattr(needing, "_IS_EVERYTHING", [everything])
+    monkeypatch.delenv("TRAINCOST_REQUIRE_REAL", raising=False)
+    needing.lacks.cache_clear()
+    try:
+        needing.need("namespaces")
+        left = pytest.raises(pytest.skip.Exception, match=r"drives slurm .*pytest --skipped")
+        with left if everything else nullcontext():
+            needing.need("slurm", "namespaces")
+        monkeypatch.setenv("TRAINCOST_REQUIRE_REAL", "1")
+        needing.need("slurm")
+    finally:
+        needing.lacks.cache_clear()

@@ -80,17 +80,6 @@ def _derived(run: Mapping[str, Any]) -> dict[str, float]:
 
 
 def filled(page: str, run: Mapping[str, Any]) -> str:
-    """A page with the figures of a run.
-
-    Args:
-        page: HTML; `<data value="NAME">...</data>` stands for a figure
-        run: what was measured
-
-    Returns:
-        the same page with the figures of the run
-
-    Raises:
-        KeyError: there is no such figure
-    """
+    """A page with the figures of a run, each in place of a `<data value="NAME">...</data>`."""
     known = figures(run)
     return FIGURE.sub(lambda found: f"{found[1]}{known[found['name']]}{found[3]}", page)

@@ -39,33 +39,14 @@ class Service:
 
 
 def service_of(alone_seconds: Sequence[float], busy_seconds: float) -> Service:
-    """The service times behind what one client measured that asked with nobody else there.
-
-    Args:
-        alone_seconds: time of each answer [second]
-        busy_seconds: time that a replica which is always busy takes for one, on average [second]
-
-    Returns:
-        as different among each other as what was measured, and on average what a busy replica takes
-    """
+    """Service times behind those that one client measured alone, scaled to the mean of a busy replica."""
     scale = busy_seconds / mean(alone_seconds)
     aside_seconds = max(0.0, mean(alone_seconds) - busy_seconds)
     return Service(busy_seconds=tuple(one * scale for one in alone_seconds), aside_seconds=aside_seconds)
 
 
 def simulated(service: Service, rate: float, replicas: int, requests: int, seed: int = 1) -> Times:
-    """Times of requests that come at a rate and go to one replica after the other.
-
-    Args:
-        service: what a request takes
-        rate: requests of all callers together [1/second]
-        replicas: how many answer
-        requests: how many are simulated; the first tenth, before which nobody waited, does not count
-        seed: of the random numbers
-
-    Returns:
-        their median and 99th percentile
-    """
+    """Times of requests that come at a rate and go to the replicas in turn; the first tenth is left out."""
     chance = random.Random(seed)  # noqa: S311 - a simulation that is the same each time
     is_free_at = [0.0] * replicas
     now, took = 0.0, []

@@ -131,14 +131,7 @@ class Workers:
 
 
 async def crowd(watched: Watched, workers: int, singles: int, spell_seconds: float) -> Crowd:
-    """Let many workers wait, take a few jobs, then one each, and hand them all in.
-
-    Args:
-        watched: a replica
-        workers: how many there are
-        singles: jobs that are made one after the other
-        spell_seconds: how long they wait, and how long they are busy [second]
-    """
+    """Let many workers wait, take a few jobs, then one each, and hand them all in."""
     engine = open_engine(watched.url)
     held = Workers(watched.address)
     tasks = [asyncio.create_task(held.work(f"worker-{number}")) for number in range(workers)]

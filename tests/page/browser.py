@@ -27,12 +27,7 @@ def chromium() -> Iterator[Any]:
 
 
 class Sight:
-    """The page as a reader has it before them, and what the browser says of it.
-
-    Args:
-        context: a profile of the browser
-        address: host and port of the service
-    """
+    """The page as a reader has it before them, and what the browser says of it."""
 
     def __init__(self, context: Any, address: str) -> None:
         self.address = address

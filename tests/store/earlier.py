@@ -157,12 +157,7 @@ def differences(before: Any, after: Any, at: str = "") -> Iterator[str]:
 
 
 class Upgraded:
-    """A service of this version on a database that an earlier one wrote.
-
-    Args:
-        ask: sends one request
-        recorded: what the earlier version wrote and answered
-    """
+    """A service of this version on a database that an earlier one wrote."""
 
     def __init__(self, ask: Ask, recorded: Recording) -> None:
         self._ask, self._recorded = ask, recorded
@@ -271,17 +266,7 @@ CHANGED: dict[str, dict[str, Any]] = {own.plural: own.change for own in OWN} | {
 
 
 def faults_of_upgrade(engine: Engine, url: str, recorded: Recording, every: int = 1) -> list[str]:
-    """Upgrade a database as a start of the service does, and look for what is lost.
-
-    Args:
-        engine: on the database, as the earlier version left it
-        url: the database
-        recorded: what an earlier version wrote and answered
-        every: one of so many rows of its catalogue is asked about under its own revision
-
-    Returns:
-        what is lost, wrongly answered or cannot be changed
-    """
+    """Upgrade a database as a start of the service does, and look for losses; asks about one of `every` rows."""
     with reading(engine) as connection:
         before = rows_in(connection)
     upgrade(engine, HEAD)

@@ -18,15 +18,7 @@ WORDS = ("drop ", "rename ", "set not null")
 
 
 def faults(script: Script, operations: list[Any]) -> list[str]:
-    """What is wrong with a revision.
-
-    Args:
-        script: the revision
-        operations: what it does on its way up
-
-    Returns:
-        a line for each fault
-    """
+    """What is wrong with a revision."""
     taken, added = [one for one in map(_taken, operations) if one], [one for one in map(_added, operations) if one]
     contracts = getattr(script.module, "contracts", None)
     found = [f"{script.revision} {one}, so processes that know it fail; a later release contracts" for one in taken]
@@ -40,14 +32,7 @@ def faults(script: Script, operations: list[Any]) -> list[str]:
 
 @contextmanager
 def recorded(into: list[Any]) -> Iterator[None]:
-    """While this goes on, whatever operation a revision runs is written down.
-
-    Args:
-        into: where to
-
-    Yields:
-        nothing
-    """
+    """While this goes on, whatever operation a revision runs is written down."""
     invoke = AbstractOperations.invoke
 
     def told(self: AbstractOperations, operation: Any) -> Any:

@@ -15,13 +15,7 @@ from tests.store.small import SMALL
 
 @contextmanager
 def filled(request: pytest.FixtureRequest, table: Table, rows: Sequence[Mapping[str, Any]]) -> Iterator[Engine]:
-    """A database of the kind that a fixture's parameter names, with such rows in a table.
-
-    Args:
-        request: of the fixture, whose parameter is sqlite or postgresql
-        table: the table
-        rows: its rows
-    """
+    """A database of the kind that a fixture's parameter names, with such rows in a table."""
     with ExitStack() as stack:
         if request.param == "sqlite":
             folder = request.getfixturevalue("tmp_path_factory").mktemp("filled")

@@ -32,13 +32,7 @@ JSON_VALUES: tuple[Any, ...] = (
 
 
 def fill(connection: Connection, rows: int, skipped: frozenset[str] = frozenset()) -> None:
-    """Put rows into every table, those that a row refers to before it.
-
-    Args:
-        connection: the database, inside a writing transaction, at any revision
-        rows: how many in each table
-        skipped: tables that are left as they are
-    """
+    """Put rows into every table, those that a row refers to before it; `connection` writes, at any revision."""
     for table in described_tables(connection):
         if table.name not in skipped:
             for start in range(0, rows, 1_000):

@@ -23,16 +23,7 @@ Act = Callable[[str], str]
 
 
 def race(act: Act, url: str, processes: int) -> list[str]:
-    """What each process reports after doing the same thing.
-
-    Args:
-        act: what to do with the database; a function of a module, for other processes import it
-        url: the database
-        processes: how many do it
-
-    Returns:
-        their reports; a traceback where one failed
-    """
+    """What each process reports after calling the same function of a module; a traceback where one failed."""
     context = get_context("forkserver")
     context.set_forkserver_preload([__name__])  # one process imports what all of them need, and becomes each of them
     barrier, reports = context.Barrier(processes), context.Queue()
@@ -64,15 +55,7 @@ def start(url: str) -> str:
 
 
 def count_up_in_a_row(url: str, rounds: int = 10) -> str:
-    """Add one to the number in a row's note, again and again: read, then change what was read; again where it is stale.
-
-    Args:
-        url: the database; its rate card `counter` holds the number
-        rounds: how often
-
-    Returns:
-        how often the row had been changed meanwhile
-    """
+    """Add one to the number in the note of the rate card `counter`, repeatedly; read again where it is stale."""
     engine = open_engine(url)
     history = History(engine, load_catalogue(engine))
     done = stale = 0

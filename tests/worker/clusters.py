@@ -14,11 +14,7 @@ STORE_BYTES = 100 << 20
 
 
 class Cluster:
-    """A head without GPUs, and nodes with some.
-
-    Args:
-        cpus: processors of the head
-    """
+    """A head without GPUs, and nodes with some."""
 
     def __init__(self, cpus: int) -> None:
         from ray.cluster_utils import Cluster as RayCluster

@@ -27,12 +27,7 @@ MOST_BOOT_SECONDS = 180.0
 
 
 class Scene:
-    """A service on a database, and workers, each of which may be killed and started again.
-
-    Args:
-        url: the database, prepared or empty
-        folder: for logs and notes
-    """
+    """A service on a database, and workers, each of which may be killed and started again."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
