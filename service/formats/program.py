@@ -7,7 +7,7 @@ command with a known program counts.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import gcd
 from shlex import quote, split
@@ -22,7 +22,7 @@ from service.formats.frameworks.deepspeed import DEEPSPEED
 from service.formats.frameworks.megatron import MEGATRON_LM, environment_of
 from service.formats.frameworks.nanotron import NANOTRON
 from service.formats.frameworks.torchtitan import TORCHTITAN
-from service.formats.rules import ExportedFile, ExportRequest, Target
+from service.formats.rules import ExportedFile, ExportRequest, Target, target_of
 from service.formats.text import command_text
 from service.text_bounds import FIELD, MOST_COMMANDS, Lines, refusal
 
@@ -58,20 +58,16 @@ class Program:
     assumptions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendezvous:
-    """Rank of a node and address of the first one, as shell words."""
-
-    rank: str
-    address: str
-
-
 @dataclass(frozen=True, slots=True)
 class Nodes:
     """Processes of a job."""
 
     count: int
     gpus_each: int
+    rank: str = ""
+    """Shell word for the number of a node."""
+    address: str = ""
+    """Shell word for the address of the first one."""
 
 
 def nodes_of(question: Question) -> Nodes:
@@ -150,24 +146,30 @@ def _callers_program(command: str) -> Program:
     )
 
 
-def launch_words(program: Program, nodes: Nodes, rendezvous: Rendezvous | None) -> tuple[list[str], list[str]]:
+def launch_words(program: Program, nodes: Nodes) -> tuple[list[str], list[str]]:
     """The command that starts all ranks of one node, and its words that the shell expands."""
-    rank, address = (rendezvous.rank, rendezvous.address) if rendezvous else ("0", "")
     if program.config is not None:
         words = ["accelerate", "launch", "--config_file", program.config]
-        if rendezvous:
-            words += ["--machine_rank", rank, "--main_process_ip", address, "--main_process_port", str(PORT)]
-    elif rendezvous:
+        if nodes.count > 1:
+            words += [
+                "--machine_rank",
+                nodes.rank,
+                "--main_process_ip",
+                nodes.address,
+                "--main_process_port",
+                str(PORT),
+            ]
+    elif nodes.count > 1:
         words = ["torchrun", "--nnodes", str(nodes.count), "--nproc-per-node", str(nodes.gpus_each)]
-        words += ["--node-rank", rank, "--master-addr", address, "--master-port", str(PORT)]
+        words += ["--node-rank", nodes.rank, "--master-addr", nodes.address, "--master-port", str(PORT)]
     else:
         words = ["torchrun", "--standalone", "--nnodes", "1", "--nproc-per-node", str(nodes.gpus_each)]
-    return [*words, *program.words], [rank, address]
+    return [*words, *program.words], [nodes.rank, nodes.address] if nodes.count > 1 else []
 
 
-def script_of(program: Program, nodes: Nodes, rendezvous: Rendezvous, *, before: str = "") -> str:
+def script_of(program: Program, nodes: Nodes, *, before: str = "") -> str:
     """Shell commands for one node: write the files, set the environment, launch all ranks."""
-    words, raw = launch_words(program, nodes, rendezvous if nodes.count > 1 else None)
+    words, raw = launch_words(program, nodes)
     files = [f"cat > {quote(name)} <<'{_END}'\n{text}{_END}\n" for name, text in program.files.items()]
     variables = [f"export {name}={quote(value)}\n" for name, value in program.environment.items()]
     return "".join([before, *files, *variables, command_text(words, raw), "\n"])
@@ -279,28 +281,13 @@ def _command_end(text: str) -> str:
 
 NAME = "train"
 
-IMAGE = "IMAGE"
-"""Placeholder for the caller's image."""
 
-YOUR_IMAGE = f"{IMAGE} stands for an image of yours that holds the training software"
+def launcher(name: str, text: Callable[[ExportRequest, Program, Nodes], str]) -> Target:
+    """A target that starts training, from the function that makes its text."""
 
-_RESOURCES = {"CDNA": "amd.com/gpu", "Gaudi": "habana.ai/gaudi", "TPU": "google.com/tpu", "Xe": "gpu.intel.com/i915"}
-"""Kubernetes resource names of accelerators, by the start of an architecture."""
-
-
-def resource_of(question: Question) -> str:
-    """Kubernetes resource name of the question's GPUs."""
-    found = (name for family, name in _RESOURCES.items() if question.gpu.architecture.startswith(family))
-    return next(found, "nvidia.com/gpu")
-
-
-def writer(
-    write: Callable[[ExportRequest, Program, Nodes], str], *notes: str
-) -> Callable[[ExportRequest], ExportedFile]:
-    """The write function of a launcher's target, from the function that makes its text."""
-
-    def written(request: ExportRequest) -> ExportedFile:
-        program, nodes = program_of(request), nodes_of(request.question)
+    def write(target: Target, request: ExportRequest) -> ExportedFile:
+        program = program_of(request)
+        nodes = replace(nodes_of(request.question), rank=target.rank, address=target.address)
         cluster = request.question.cluster
         gaps: tuple[NotExpressed, ...] = ()
         if nodes.gpus_each < cluster.gpus_per_node and cluster.gpus > cluster.gpus_per_node:
@@ -308,29 +295,12 @@ def writer(
             fix = f"the file asks for {nodes.count} nodes of {nodes.gpus_each}; change them, or gpus"
             gaps = (NotExpressed(field="cluster.gpus_per_node", message=message, fix=fix),)
         return ExportedFile(
-            content=write(request, program, nodes),
+            content=text(request, program, nodes),
             not_expressible=(*program.not_expressible, *gaps),
-            assumptions=(*program.assumptions, *notes),
+            assumptions=(*program.assumptions, *target.notes),
         )
 
-    return written
-
-
-def pod(
-    request: ExportRequest, nodes: Nodes, script: str, variables: Mapping[str, str] | None = None
-) -> dict[str, object]:
-    """A pod that runs a script on all GPUs of a node."""
-    container: dict[str, object] = {
-        "name": "pytorch",
-        "image": IMAGE,
-        "command": ["bash", "-c"],
-        "args": [script],
-        "resources": {"limits": {resource_of(request.question): nodes.gpus_each}},
-        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - the pod's, not this host's
-    }
-    if variables:
-        container["env"] = [{"name": name, "value": value} for name, value in variables.items()]
-    return {"containers": [container], "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}]}
+    return target_of(name, write)
 
 
 _GPUS = re.compile(r"(?:^|[,/:])gpu(?:[:=]([A-Za-z][\w.-]{0,79}))?[:=](\d{1,6})(?=$|[,(])")

@@ -7,6 +7,7 @@ reason, or a gap; an `Option` also reads its setting back. A reader adds what se
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from importlib.resources import files
 from math import ceil
 from typing import Any, Literal
@@ -134,10 +135,9 @@ class Omitted:
         """Nothing, whatever the value."""
 
 
-def apply_rules(
-    rules: Rules, values: Mapping[str, Any], question: CompleteQuestion
-) -> tuple[Fragment, tuple[NotExpressed, ...]]:
+def apply_rules(rules: Rules, question: CompleteQuestion) -> tuple[Fragment, tuple[NotExpressed, ...]]:
     """Settings and assumptions of a question, and what a tool cannot express of it."""
+    values = values_of(question)
     settings: list[tuple[str, Any]] = []
     missing: list[NotExpressed] = []
     assumptions: list[str] = []
@@ -306,6 +306,47 @@ class Target:
     write: Callable[[ExportRequest], ExportedFile]
     source: str
     """Tool and version or commit that its fields come from."""
+    notes: Sequence[str] = ()
+    """What you have to know to use any of its files."""
+    rank: str = ""
+    """Shell word for the number of a node; of launchers alone."""
+    address: str = ""
+    """Shell word for the address of the first node; of launchers alone."""
+
+
+TARGETS_TABLE: Mapping[str, Any] = tomllib.loads(files("service.formats").joinpath("targets.toml").read_text("utf-8"))
+"""Facts of targets and of formats that are read."""
+
+
+def target_of(
+    name: str, write: Callable[[Target, ExportRequest], ExportedFile], rules: Mapping[str, Rules] | None = None
+) -> Target:
+    """A row of `targets.toml` with its writer, and the rules of each version where its file configures training."""
+    row = TARGETS_TABLE["targets"][name]
+    if rules is not None and rules.keys() != row["versions"].keys():
+        raise ValueError(f"targets.toml and the module of {name} differ in its versions")
+    versions = {key: Version(**facts, rules=(rules or {}).get(key, {})) for key, facts in row["versions"].items()}
+    target = Target(**{**row, "name": name, "versions": versions, "write": None})
+    return replace(target, write=partial(write, target))
+
+
+def training_target(
+    name: str,
+    rules: Mapping[str, Rules],
+    text: Callable[[Settings, ExportRequest], str],
+    notes: Callable[[CompleteQuestion], Sequence[str]] = lambda _: (),
+) -> Target:
+    """A target that configures training, from the rules of its versions and the function that makes its text."""
+
+    def write(target: Target, request: ExportRequest) -> ExportedFile:
+        fragment, gaps = apply_rules(rules[request.version], request.question)
+        return ExportedFile(
+            content=text(fragment.settings, request),
+            not_expressible=gaps,
+            assumptions=(*fragment.assumptions, *target.notes, *notes(request.question)),
+        )
+
+    return target_of(name, write, rules)
 
 
 def default_only(path: str, why: str, fix: str) -> Rule:

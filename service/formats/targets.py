@@ -14,7 +14,7 @@ from service.formats.launchers.kubernetes import JOBSET, PYTORCHJOB, TRAINJOB, V
 from service.formats.launchers.ray import RAY_TRAIN
 from service.formats.launchers.slurm import SBATCH
 from service.formats.launchers.torchrun import TORCHRUN
-from service.formats.rules import Draft, Target
+from service.formats.rules import TARGETS_TABLE, Draft, Target
 from service.formats.text import Entry, read_arguments, read_json, read_toml, read_yaml
 
 _TARGETS = (
@@ -38,6 +38,9 @@ _TARGETS = (
 TARGETS: Mapping[str, Target] = {target.name: target for target in _TARGETS}
 """Every target by name: first those that configure training, then those that start it."""
 
+if [*TARGETS] != [*TARGETS_TABLE["targets"]]:
+    raise ValueError("targets.toml and its module differ in the targets or their order")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
@@ -54,42 +57,21 @@ class Format:
     """Tool and version or commit that its fields and defaults come from."""
 
 
-_FORMATS = (
-    Format(
-        name="megatron-lm",
-        meaning="arguments of Megatron-LM's pretrain_gpt.py, or the command that has them",
-        entries=read_arguments,
-        read=read_megatron,
-        source="NVIDIA/Megatron-LM@d98e8a64 megatron/training/arguments.py",
-    ),
-    Format(
-        name="nanotron",
-        meaning="YAML of nanotron",
-        entries=read_yaml,
-        read=read_nanotron,
-        source="huggingface/nanotron@2411b02 src/nanotron/config",
-    ),
-    Format(
-        name="torchtitan",
-        meaning="TOML of torchtitan up to 0.2",
-        entries=read_toml,
-        read=read_torchtitan,
-        source="torchtitan 0.2.2 config/job_config.py",
-    ),
-    Format(
-        name="deepspeed",
-        meaning="JSON of DeepSpeed",
-        entries=read_json,
-        read=read_deepspeed,
-        source="DeepSpeed 0.19.8 runtime/config.py",
-    ),
-    Format(
-        name="accelerate",
-        meaning="YAML of accelerate launch",
-        entries=read_yaml,
-        read=read_accelerate,
-        source="accelerate 1.15.0 commands/config/config_args.py",
-    ),
-)
+_SYNTAXES: Mapping[str, Callable[[str], tuple[Entry, ...]]] = {
+    "arguments": read_arguments, "json": read_json, "toml": read_toml, "yaml": read_yaml,
+}  # fmt: skip
 
-FORMATS: Mapping[str, Format] = {one.name: one for one in _FORMATS}
+_READERS: Mapping[str, Callable[[Sequence[Entry]], Draft]] = {
+    "megatron-lm": read_megatron,
+    "nanotron": read_nanotron,
+    "torchtitan": read_torchtitan,
+    "deepspeed": read_deepspeed,
+    "accelerate": read_accelerate,
+}
+
+FORMATS: Mapping[str, Format] = {
+    name: Format(
+        name=name, meaning=row["meaning"], entries=_SYNTAXES[row["syntax"]], read=_READERS[name], source=row["source"]
+    )
+    for name, row in TARGETS_TABLE["formats"].items()
+}

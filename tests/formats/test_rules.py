@@ -31,7 +31,7 @@ from service.formats.rules import (
     apply_rules,
     framework_table,
     rules_of,
-    values_of,
+    training_target,
 )
 from service.formats.targets import TARGETS
 from tests.ask import question
@@ -175,7 +175,7 @@ def same_files(rules: Rules, path: str, zero_stage: ZeroStage) -> list[list[Any]
     found: dict[Any, list[Any]] = {}
     for value in alternatives(path):
         asked = with_value(busy(zero_stage=zero_stage), path, value)
-        said, unsaid = apply_rules(rules, values_of(asked), asked)
+        said, unsaid = apply_rules(rules, asked)
         if path not in {one.field for one in unsaid}:
             found.setdefault(repr((said.settings, said.assumptions, unsaid)), []).append(value)
     return [values for values in found.values() if len(values) > 1]
@@ -198,3 +198,5 @@ def test_a_table_that_differs_from_its_module_does_not_load() -> None:
         framework_table("deepspeed", "model", "rules", "read")
     with pytest.raises(ValueError, match=r"differ in rules in code: layout.data"):
         rules_of({"layout.data": {}}, {})
+    with pytest.raises(ValueError, match=r"targets.toml and the module of torchtitan differ in its versions"):
+        training_target("torchtitan", {"0.2": {}}, lambda *_: "")

@@ -13,13 +13,9 @@ from service.formats.rules import (
     IN_SCRIPT,
     SCRIPT_RULES,
     Draft,
-    ExportedFile,
     ExportRequest,
     Rules,
-    Target,
-    Version,
     Written,
-    apply_rules,
     combined,
     draft_reader,
     framework_table,
@@ -27,9 +23,9 @@ from service.formats.rules import (
     not_expressible,
     only_stack,
     rules_of,
-    values_of,
+    training_target,
 )
-from service.formats.text import Entry, nested, yaml_text
+from service.formats.text import Entry, Settings, nested, yaml_text
 
 _FSDP = "fsdp_config.fsdp_"
 _PARALLEL = "parallelism_config.parallelism_config_"
@@ -176,39 +172,26 @@ RULES: Rules = {
 _READ = draft_reader(RULES, _TABLE["read"])
 
 
-def _write(request: ExportRequest) -> ExportedFile:
-    cluster = request.question.cluster
-    fragment, gaps = apply_rules(RULES, values_of(request.question), request.question)
-    machines = -(-cluster.gpus // cluster.gpus_per_node)
+def _machines(question: CompleteQuestion) -> int:
+    return -(-question.cluster.gpus // question.cluster.gpus_per_node)
+
+
+def _text(settings: Settings, request: ExportRequest) -> str:
     setup = (
         ("compute_environment", "LOCAL_MACHINE"),
         ("machine_rank", 0),
-        ("num_machines", machines),
-        ("num_processes", cluster.gpus),
+        ("num_machines", _machines(request.question)),
+        ("num_processes", request.question.cluster.gpus),
     )
-    note = (
-        "machine_rank, main_process_ip and main_process_port differ from node to node: give them to accelerate launch"
-    )
-    assumptions = (*fragment.assumptions, *((note,) if machines > 1 else ()))
-    content = yaml_text(nested((*setup, *fragment.settings)))
-    return ExportedFile(content=content, not_expressible=gaps, assumptions=assumptions)
+    return yaml_text(nested((*setup, *settings)))
 
 
-ACCELERATE = Target(
-    name="accelerate",
-    tool="Hugging Face accelerate",
-    kind="training",
-    versions={
-        "1.15": Version(
-            covers="1.15.0: a file for accelerate launch --config_file",
-            file_name="accelerate.yaml",
-            media_type="application/yaml",
-            rules=RULES,
-        )
-    },
-    write=_write,
-    source="accelerate 1.15.0 commands/config/config_args.py",
-)
+def _notes(question: CompleteQuestion) -> list[str]:
+    differing = "machine_rank, main_process_ip and main_process_port differ from node to node"
+    return [f"{differing}: give them to accelerate launch"] if _machines(question) > 1 else []
+
+
+ACCELERATE = training_target("accelerate", {"1.15": RULES}, _text, _notes)
 
 
 def read_accelerate(entries: Sequence[Entry]) -> Draft:

@@ -13,14 +13,9 @@ from service.formats.rules import (
     IN_SCRIPT,
     SCRIPT_RULES,
     Draft,
-    ExportedFile,
-    ExportRequest,
     Fragment,
     Rules,
-    Target,
-    Version,
     Written,
-    apply_rules,
     chooses,
     combined,
     draft_reader,
@@ -31,7 +26,7 @@ from service.formats.rules import (
     only_stack,
     rules_of,
     shards_over_all,
-    values_of,
+    training_target,
 )
 from service.formats.text import Entry, json_text, nested
 
@@ -156,27 +151,8 @@ RULES: Rules = {
 _READ = draft_reader(RULES, _TABLE["read"])
 
 
-def _write(request: ExportRequest) -> ExportedFile:
-    fragment, gaps = apply_rules(RULES, values_of(request.question), request.question)
-    settings = tuple({**dict(fragment.settings), "gradient_clipping": 1.0}.items())
-    assumptions = (*fragment.assumptions, "the learning rate, and all that the script says, are yours to set")
-    return ExportedFile(content=json_text(nested(settings)), not_expressible=gaps, assumptions=assumptions)
-
-
-DEEPSPEED = Target(
-    name="deepspeed",
-    tool="DeepSpeed",
-    kind="training",
-    versions={
-        "0.19": Version(
-            covers="0.19.8: the config of deepspeed.initialize",
-            file_name="deepspeed.json",
-            media_type="application/json",
-            rules=RULES,
-        )
-    },
-    write=_write,
-    source="DeepSpeed 0.19.8 runtime/config.py",
+DEEPSPEED = training_target(
+    "deepspeed", {"0.19": RULES}, lambda settings, _: json_text(nested((*settings, ("gradient_clipping", 1.0))))
 )
 
 

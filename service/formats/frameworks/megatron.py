@@ -20,16 +20,11 @@ from service.formats.rules import (
     COMMON_RULES,
     DATA_FROM_PROCESSES,
     Draft,
-    ExportedFile,
-    ExportRequest,
     Fragment,
     Option,
     Rules,
-    Target,
-    Version,
     Writer,
     Written,
-    apply_rules,
     chooses,
     draft_reader,
     framework_table,
@@ -41,7 +36,7 @@ from service.formats.rules import (
     rules_of,
     shards_over_all,
     text,
-    values_of,
+    training_target,
 )
 from service.formats.text import Entry, command_text, words_of
 
@@ -648,25 +643,6 @@ def _put_software(draft: Draft, *, sparse: bool) -> None:
     draft.recipe["attention"] = draft.chosen("attention-backend", kernels, "local" if own else "auto")
 
 
-def _write(request: ExportRequest) -> ExportedFile:
-    fragment, gaps = apply_rules(RULES, values_of(request.question), request.question)
-    content = command_text(words_of(fragment.settings)) + "\n"
-    note = "paths of data, tokenizer and checkpoints, and the learning rate, are yours to add"
-    notes = environment_notes(request.question)
-    return ExportedFile(content=content, not_expressible=gaps, assumptions=(*fragment.assumptions, note, *notes))
-
-
-MEGATRON_LM = Target(
-    name="megatron-lm",
-    tool="Megatron-LM",
-    kind="training",
-    versions={
-        "core-0.20": Version(
-            covers="main at d98e8a64, Megatron-Core 0.20.0: arguments of pretrain_gpt.py",
-            file_name="megatron.args",
-            rules=RULES,
-        )
-    },
-    write=_write,
-    source="NVIDIA/Megatron-LM@d98e8a64 megatron/training/arguments.py",
+MEGATRON_LM = training_target(
+    "megatron-lm", {"core-0.20": RULES}, lambda settings, _: command_text(words_of(settings)) + "\n", environment_notes
 )

@@ -12,16 +12,12 @@ from typing import Any
 from service.formats.frameworks.megatron import RULES as MEGATRON_RULES
 from service.formats.frameworks.megatron import environment_notes
 from service.formats.rules import (
-    ExportedFile,
     ExportRequest,
     Rules,
-    Target,
-    Version,
-    apply_rules,
     chooses,
     framework_table,
     only,
-    values_of,
+    training_target,
 )
 from service.formats.text import Settings
 
@@ -79,9 +75,8 @@ RULES: Rules = {
 """Rules of every field, in Megatron-LM's names."""
 
 
-def _write(request: ExportRequest) -> ExportedFile:
-    fragment, gaps = apply_rules(RULES, values_of(request.question), request.question)
-    attributes = _TABLE["unasked"] | attributes_of(fragment.settings)
+def _function(settings: Settings, request: ExportRequest) -> str:
+    attributes = _TABLE["unasked"] | attributes_of(settings)
     imports = ["import torch"] if any("torch." in value for value in attributes.values()) else []
     imports.append("from megatron.bridge.training.config import ConfigContainer")
     if "AttnBackend" in attributes.get("model.attention_backend", ""):
@@ -89,24 +84,7 @@ def _write(request: ExportRequest) -> ExportedFile:
     lines = [f"    cfg.{name} = {value}" for name, value in attributes.items()]
     head = '"""Settings for Megatron-Bridge: pass a recipe\'s configuration through configure()."""\n'
     body = ["def configure(cfg: ConfigContainer) -> ConfigContainer:", *lines, "    return cfg"]
-    content = "\n".join((head, *imports, "", "", *body)) + "\n"
-    note = ["the configuration comes from a recipe, or from AutoBridge for a model of Hugging Face"]
-    note += environment_notes(request.question)
-    return ExportedFile(content=content, not_expressible=gaps, assumptions=(*fragment.assumptions, *note))
+    return "\n".join((head, *imports, "", "", *body)) + "\n"
 
 
-MEGATRON_BRIDGE = Target(
-    name="megatron-bridge",
-    tool="Megatron-Bridge",
-    kind="training",
-    versions={
-        "0.7": Version(
-            covers="main at 067f987: a function over a ConfigContainer",
-            file_name="configure.py",
-            media_type="text/x-python",
-            rules=RULES,
-        )
-    },
-    write=_write,
-    source="NVIDIA-NeMo/Megatron-Bridge@067f987 src/megatron/bridge/training/config.py",
-)
+MEGATRON_BRIDGE = training_target("megatron-bridge", {"0.7": RULES}, _function, environment_notes)

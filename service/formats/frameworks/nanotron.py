@@ -13,14 +13,9 @@ from service.formats.rules import (
     COMMON_RULES,
     MODEL_FIELDS,
     Draft,
-    ExportedFile,
-    ExportRequest,
     Fragment,
     Rules,
-    Target,
-    Version,
     Written,
-    apply_rules,
     default_only,
     draft_reader,
     framework_table,
@@ -31,7 +26,7 @@ from service.formats.rules import (
     rules_of,
     shards_over_all,
     steps_of,
-    values_of,
+    training_target,
 )
 from service.formats.text import Entry, nested, yaml_text
 
@@ -270,36 +265,16 @@ def _put_model(draft: Draft) -> None:
     draft.model = model
 
 
-_REQUIRED_SETTINGS = {
-    **dict(_SETUP),
-    "optimizer.accumulate_grad_in_fp32": True,
-    "optimizer.zero_stage": 0,
-    "parallelism.pp_engine": "1f1b",
-    **_ADAMW,
-}
+_REQUIRED_SETTINGS = (
+    *_SETUP,
+    ("optimizer.accumulate_grad_in_fp32", True),
+    ("optimizer.zero_stage", 0),
+    ("parallelism.pp_engine", "1f1b"),
+    *_ADAMW.items(),
+)
 """Values of required settings, kept where the rule of a field is not expressible."""
 
 
-def _write(request: ExportRequest) -> ExportedFile:
-    fragment, gaps = apply_rules(RULES, values_of(request.question), request.question)
-    settings = tuple({**_REQUIRED_SETTINGS, **dict(fragment.settings)}.items())
-    note = "data_stages, the tokenizer, checkpoints and the learning rate are yours to set"
-    assumptions = (*fragment.assumptions, note)
-    return ExportedFile(content=yaml_text(nested(settings)), not_expressible=gaps, assumptions=assumptions)
-
-
-NANOTRON = Target(
-    name="nanotron",
-    tool="nanotron",
-    kind="training",
-    versions={
-        "0.4": Version(
-            covers="main at 2411b02: a file for run_train.py --config-file",
-            file_name="nanotron.yaml",
-            media_type="application/yaml",
-            rules=RULES,
-        )
-    },
-    write=_write,
-    source="huggingface/nanotron@2411b02 src/nanotron/config",
+NANOTRON = training_target(
+    "nanotron", {"0.4": RULES}, lambda settings, _: yaml_text(nested((*_REQUIRED_SETTINGS, *settings)))
 )

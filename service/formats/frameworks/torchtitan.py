@@ -14,17 +14,13 @@ from service.estimator.software.stacks import software_of
 from service.formats.rules import (
     COMMON_RULES,
     Draft,
-    ExportedFile,
     ExportRequest,
     Fragment,
     Option,
     Rule,
     Rules,
-    Target,
-    Version,
     Writer,
     Written,
-    apply_rules,
     boolean,
     combined,
     draft_reader,
@@ -35,7 +31,7 @@ from service.formats.rules import (
     only_stack,
     rules_of,
     steps_of,
-    values_of,
+    training_target,
 )
 from service.formats.text import Entry, Settings, command_text, nested, toml_text, words_of
 
@@ -431,41 +427,13 @@ def _as_function(settings: Settings) -> str:
     return "\n".join((head, *sorted(imports), "", "", *body)) + "\n"
 
 
-def _write(request: ExportRequest) -> ExportedFile:
-    fragment, gaps = apply_rules(RULES[request.version], values_of(request.question), request.question)
+def _text(settings: Settings, request: ExportRequest) -> str:
     if request.version == "0.2":
-        content = toml_text(nested(fragment.settings))
-    elif request.version == "0.3":
-        content = command_text(flag_words(fragment.settings)) + "\n"
-    else:
-        content = _as_function(fragment.settings)
-    note = "data, tokenizer, checkpoints and learning rate are those of the configuration or of the defaults"
-    return ExportedFile(content=content, not_expressible=gaps, assumptions=(*fragment.assumptions, note))
+        return toml_text(nested(settings))
+    return command_text(flag_words(settings)) + "\n" if request.version == "0.3" else _as_function(settings)
 
 
-TORCHTITAN = Target(
-    name="torchtitan",
-    tool="torchtitan",
-    kind="training",
-    versions={
-        "0.2": Version(
-            covers="up to 0.2.2: a file for --job.config_file",
-            file_name="train.toml",
-            media_type="application/toml",
-            rules=RULES["0.2"],
-        ),
-        "0.3": Version(covers="0.3.0: flags of torchtitan.train", file_name="train.flags", rules=RULES["0.3"]),
-        "main": Version(
-            covers="main at b5bcd76: a module for --module train_config --config train",
-            file_name="train_config.py",
-            media_type="text/x-python",
-            rules=RULES["main"],
-        ),
-    },
-    write=_write,
-    source="torchtitan 0.2.2 config/job_config.py; torchtitan 0.3.0 and pytorch/torchtitan@b5bcd76 config/configs.py",
-)
-
+TORCHTITAN = training_target("torchtitan", RULES, _text)
 
 _READ = draft_reader(RULES["0.2"], _TABLE["read"])
 

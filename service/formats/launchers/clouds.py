@@ -6,8 +6,8 @@ documentation of distributed tasks.
 
 import re
 
-from service.formats.program import NAME, Nodes, Program, Rendezvous, script_of, writer
-from service.formats.rules import ExportRequest, Target, Version
+from service.formats.program import NAME, Nodes, Program, launcher, script_of
+from service.formats.rules import ExportRequest
 from service.formats.text import yaml_text
 
 _MEMORY = re.compile(r"-(\d+)gb")
@@ -49,8 +49,6 @@ def sized_name_of(slug: str) -> str:
     return f"{family}-{memory}GB" if is_larger else family
 
 
-SKYPILOT_RENDEZVOUS = Rendezvous(rank='"$SKYPILOT_NODE_RANK"', address='"$MASTER_ADDR"')
-
 _FIRST = 'export MASTER_ADDR="$(echo "$SKYPILOT_NODE_IPS" | head -n 1)"\n'
 
 
@@ -61,22 +59,12 @@ def _sky_task(request: ExportRequest, program: Program, nodes: Nodes) -> str:
             "name": NAME,
             "num_nodes": nodes.count,
             "resources": {"accelerators": gpus},
-            "run": script_of(program, nodes, SKYPILOT_RENDEZVOUS, before=_FIRST),
+            "run": script_of(program, nodes, before=_FIRST),
         }
     )
 
 
-SKYPILOT = Target(
-    name="skypilot",
-    tool="SkyPilot",
-    kind="launcher",
-    versions={"0.14": Version(covers="0.14.1", file_name="sky.yaml", media_type="application/yaml")},
-    write=writer(_sky_task, "the GPU is named as sky gpus list names its family; clouds differ in the rest"),
-    source="SkyPilot 0.14.1 sky/utils/schemas.py",
-)
-
-
-DSTACK_RENDEZVOUS = Rendezvous(rank='"$DSTACK_NODE_RANK"', address='"$DSTACK_MASTER_NODE_IP"')
+SKYPILOT = launcher("skypilot", _sky_task)
 
 
 def _dstack_task(request: ExportRequest, program: Program, nodes: Nodes) -> str:
@@ -88,17 +76,10 @@ def _dstack_task(request: ExportRequest, program: Program, nodes: Nodes) -> str:
             "type": "task",
             "name": NAME,
             "nodes": nodes.count,
-            "commands": [script_of(program, nodes, DSTACK_RENDEZVOUS)],
+            "commands": [script_of(program, nodes)],
             "resources": {"gpu": ":".join(gpu_parts), "shm_size": "64GB"},
         }
     )
 
 
-DSTACK = Target(
-    name="dstack",
-    tool="dstack",
-    kind="launcher",
-    versions={"0.22": Version(covers="0.22.5", file_name="train.dstack.yml", media_type="application/yaml")},
-    write=writer(_dstack_task, "the image is dstack's own unless you name one"),
-    source="dstack 0.22.5 _internal/core/models/configurations.py",
-)
+DSTACK = launcher("dstack", _dstack_task)

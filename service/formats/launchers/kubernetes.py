@@ -13,60 +13,57 @@ from shlex import join
 from typing import Any
 
 from service.errors import Problem, Refused
-from service.formats.program import (
-    IMAGE,
-    NAME,
-    YOUR_IMAGE,
-    Nodes,
-    Program,
-    Rendezvous,
-    Scheduled,
-    pod,
-    resource_of,
-    script_of,
-    writer,
-)
-from service.formats.rules import ExportRequest, Target, Version
+from service.estimator.question import Question
+from service.formats.program import NAME, Nodes, Program, Scheduled, launcher, script_of
+from service.formats.rules import ExportRequest
 from service.formats.text import yaml_text
 from service.text_bounds import bound_json
 
-_REPLICATED_JOB = "node"
+IMAGE = "IMAGE"
+"""Placeholder for the caller's image."""
 
-JOBSET_RENDEZVOUS = Rendezvous(rank='"$JOB_COMPLETION_INDEX"', address=f"{NAME}-{_REPLICATED_JOB}-0-0.{NAME}")
+_RESOURCES = {"CDNA": "amd.com/gpu", "Gaudi": "habana.ai/gaudi", "TPU": "google.com/tpu", "Xe": "gpu.intel.com/i915"}
+"""Kubernetes resource names of accelerators, by the start of an architecture."""
 
 
-def _jobset(job: ExportRequest, program: Program, nodes: Nodes) -> str:
-    template = {"spec": {**pod(job, nodes, script_of(program, nodes, JOBSET_RENDEZVOUS)), "restartPolicy": "Never"}}
-    spec = {
+def _resource_of(question: Question) -> str:
+    """Kubernetes resource name of the question's GPUs."""
+    found = (name for family, name in _RESOURCES.items() if question.gpu.architecture.startswith(family))
+    return next(found, "nvidia.com/gpu")
+
+
+def _template(request: ExportRequest, program: Program, nodes: Nodes, **others: str) -> dict[str, object]:
+    """A template of pods that each run the program on all GPUs of a node."""
+    container: dict[str, object] = {
+        "name": "pytorch",
+        "image": IMAGE,
+        "command": ["bash", "-c"],
+        "args": [script_of(program, nodes)],
+        "resources": {"limits": {_resource_of(request.question): nodes.gpus_each}},
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - the pod's, not this host's
+    }
+    memory = {"name": "shm", "emptyDir": {"medium": "Memory"}}
+    return {"spec": {"containers": [container], "volumes": [memory], **others}}
+
+
+def _manifest(api_version: str, kind: str, spec: Mapping[str, object]) -> str:
+    return yaml_text({"apiVersion": api_version, "kind": kind, "metadata": {"name": NAME}, "spec": spec})
+
+
+def _jobset(request: ExportRequest, program: Program, nodes: Nodes) -> str:
+    job = {
         "parallelism": nodes.count,
         "completions": nodes.count,
         "completionMode": "Indexed",
         "backoffLimit": 0,
-        "template": template,
+        "template": _template(request, program, nodes, restartPolicy="Never"),
     }
-    return yaml_text(
-        {
-            "apiVersion": "jobset.x-k8s.io/v1alpha2",
-            "kind": "JobSet",
-            "metadata": {"name": NAME},
-            "spec": {
-                "network": {"enableDNSHostnames": True},
-                "replicatedJobs": [{"name": _REPLICATED_JOB, "replicas": 1, "template": {"spec": spec}}],
-            },
-        }
-    )
+    replicated = {"name": "node", "replicas": 1, "template": {"spec": job}}
+    spec = {"network": {"enableDNSHostnames": True}, "replicatedJobs": [replicated]}
+    return _manifest("jobset.x-k8s.io/v1alpha2", "JobSet", spec)
 
 
-JOBSET = Target(
-    name="jobset",
-    tool="JobSet",
-    kind="launcher",
-    versions={
-        "v1alpha2": Version(covers="jobset.x-k8s.io/v1alpha2", file_name="jobset.yaml", media_type="application/yaml"),
-    },
-    write=writer(_jobset, YOUR_IMAGE),
-    source="kubeflow-trainer-api 2.3.0, jobset.x-k8s.io/v1alpha2",
-)
+JOBSET = launcher("jobset", _jobset)
 
 
 ANNOTATION = "traincost/question"
@@ -235,107 +232,45 @@ def _count(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_GPUS else 0
 
 
-VOLCANO_RENDEZVOUS = Rendezvous(rank='"$VC_TASK_INDEX"', address='"${VC_NODE_HOSTS%%,*}"')
-
-
-def _volcano_job(job: ExportRequest, program: Program, nodes: Nodes) -> str:
-    template = {
-        "spec": {**pod(job, nodes, script_of(program, nodes, VOLCANO_RENDEZVOUS)), "restartPolicy": "OnFailure"}
+def _volcano_job(request: ExportRequest, program: Program, nodes: Nodes) -> str:
+    template = _template(request, program, nodes, restartPolicy="OnFailure")
+    spec = {
+        "schedulerName": "volcano",
+        "minAvailable": nodes.count,
+        "plugins": {"env": [], "svc": []},
+        "tasks": [{"name": "node", "replicas": nodes.count, "template": template}],
     }
-    return yaml_text(
-        {
-            "apiVersion": "batch.volcano.sh/v1alpha1",
-            "kind": "Job",
-            "metadata": {"name": NAME},
-            "spec": {
-                "schedulerName": "volcano",
-                "minAvailable": nodes.count,
-                "plugins": {"env": [], "svc": []},
-                "tasks": [{"name": "node", "replicas": nodes.count, "template": template}],
-            },
-        }
-    )
+    return _manifest("batch.volcano.sh/v1alpha1", "Job", spec)
 
 
-VOLCANO = Target(
-    name="volcano",
-    tool="Volcano",
-    kind="launcher",
-    versions={
-        "v1alpha1": Version(
-            covers="batch.volcano.sh/v1alpha1 at 536f121", file_name="volcano.yaml", media_type="application/yaml"
-        ),
-    },
-    write=writer(_volcano_job, YOUR_IMAGE),
-    source="volcano-sh/apis@536f121 pkg/apis/batch/v1alpha1/job.go",
-)
+VOLCANO = launcher("volcano", _volcano_job)
 
 
-TRAINJOB_RENDEZVOUS = Rendezvous(rank='"$PET_NODE_RANK"', address='"$PET_MASTER_ADDR"')
-
-
-def _trainjob(job: ExportRequest, program: Program, nodes: Nodes) -> str:
+def _trainjob(request: ExportRequest, program: Program, nodes: Nodes) -> str:
     trainer = {
         "image": IMAGE,
         "command": ["bash", "-c"],
-        "args": [script_of(program, nodes, TRAINJOB_RENDEZVOUS)],
+        "args": [script_of(program, nodes)],
         "numNodes": nodes.count,
         "numProcPerNode": nodes.gpus_each,
-        "resourcesPerNode": {"limits": {resource_of(job.question): nodes.gpus_each}},
+        "resourcesPerNode": {"limits": {_resource_of(request.question): nodes.gpus_each}},
     }
-    return yaml_text(
-        {
-            "apiVersion": "trainer.kubeflow.org/v1alpha1",
-            "kind": "TrainJob",
-            "metadata": {"name": NAME},
-            "spec": {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer},
-        }
-    )
+    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
+    return _manifest("trainer.kubeflow.org/v1alpha1", "TrainJob", spec)
 
 
-TRAINJOB = Target(
-    name="trainjob",
-    tool="Kubeflow Trainer",
-    kind="launcher",
-    versions={
-        "v1alpha1": Version(covers="Trainer v2.3", file_name="trainjob.yaml", media_type="application/yaml"),
-    },
-    write=writer(_trainjob, YOUR_IMAGE, "the runtime torch-distributed is installed with Kubeflow Trainer"),
-    source="kubeflow-trainer-api 2.3.0",
-)
+TRAINJOB = launcher("trainjob", _trainjob)
 
 
-PYTORCHJOB_RENDEZVOUS = Rendezvous(rank='"$PET_NODE_RANK"', address='"$MASTER_ADDR"')
+def _pytorchjob(request: ExportRequest, program: Program, nodes: Nodes) -> str:
+    replica = {"restartPolicy": "OnFailure", "template": _template(request, program, nodes)}
+    kinds = {"Master": 1, "Worker": nodes.count - 1}
+    spec = {
+        "runPolicy": {"backoffLimit": 0},
+        "nprocPerNode": str(nodes.gpus_each),
+        "pytorchReplicaSpecs": {kind: {"replicas": count, **replica} for kind, count in kinds.items() if count},
+    }
+    return _manifest("kubeflow.org/v1", "PyTorchJob", spec)
 
 
-def _pytorchjob(job: ExportRequest, program: Program, nodes: Nodes) -> str:
-    template = {"spec": pod(job, nodes, script_of(program, nodes, PYTORCHJOB_RENDEZVOUS))}
-
-    def replicas(count: int) -> dict[str, object]:
-        return {"replicas": count, "restartPolicy": "OnFailure", "template": template}
-
-    others = {"Worker": replicas(nodes.count - 1)} if nodes.count > 1 else {}
-    return yaml_text(
-        {
-            "apiVersion": "kubeflow.org/v1",
-            "kind": "PyTorchJob",
-            "metadata": {"name": NAME},
-            "spec": {
-                "runPolicy": {"backoffLimit": 0},
-                "nprocPerNode": str(nodes.gpus_each),
-                "pytorchReplicaSpecs": {"Master": replicas(1), **others},
-            },
-        }
-    )
-
-
-PYTORCHJOB = Target(
-    name="pytorchjob",
-    tool="Kubeflow Training Operator",
-    kind="launcher",
-    versions={
-        "v1": Version(covers="Training Operator 1.9", file_name="pytorchjob.yaml", media_type="application/yaml"),
-    },
-    write=writer(_pytorchjob, YOUR_IMAGE),
-    source="kubeflow-training 1.9.4",
-)
+PYTORCHJOB = launcher("pytorchjob", _pytorchjob)

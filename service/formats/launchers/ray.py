@@ -5,10 +5,8 @@ Source: ray-project/ray@b7f4259e (2.60.0) python/ray/air/config.py, train/v2/api
 
 import json
 
-from service.formats.program import Nodes, Program, Rendezvous, script_of, writer
-from service.formats.rules import ExportRequest, Target, Version
-
-RENDEZVOUS = Rendezvous(rank='"$NODE_RANK"', address='"$MASTER_ADDR"')
+from service.formats.program import Nodes, Program, launcher, script_of
+from service.formats.rules import ExportRequest
 
 _TEMPLATE = '''"""Trains on a Ray cluster: one worker a node, which starts a process for each of its GPUs."""
 
@@ -40,17 +38,10 @@ if __name__ == "__main__":
 
 
 def _snippet(request: ExportRequest, program: Program, nodes: Nodes) -> str:
-    lines = script_of(program, nodes, RENDEZVOUS).splitlines(keepends=True)
+    lines = script_of(program, nodes).splitlines(keepends=True)
     quoted = "\n".join(f"    {json.dumps(line)}" for line in lines)
     strategy = "STRICT_SPREAD" if nodes.count > 1 else "PACK"
     return _TEMPLATE.format(script=f"(\n{quoted}\n)", nodes=nodes.count, gpus=nodes.gpus_each, strategy=strategy)
 
 
-RAY_TRAIN = Target(
-    name="ray-train",
-    tool="Ray Train",
-    kind="launcher",
-    versions={"2": Version(covers="Ray 2", file_name="train_on_ray.py", media_type="text/x-python")},
-    write=writer(_snippet, "every node of the Ray cluster holds the training software"),
-    source="ray-project/ray@b7f4259e (2.60.0) python/ray/air/config.py",
-)
+RAY_TRAIN = launcher("ray-train", _snippet)

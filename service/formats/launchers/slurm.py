@@ -11,11 +11,9 @@ from annotated_types import Ge, Le, MaxLen
 
 from service.errors import Problem, Refused
 from service.estimator.question import Strict
-from service.formats.program import NAME, Nodes, Program, Rendezvous, Scheduled, gpus_in, script_of, writer
-from service.formats.rules import ExportRequest, Target, Version
+from service.formats.program import NAME, Nodes, Program, Scheduled, gpus_in, launcher, script_of
+from service.formats.rules import ExportRequest
 from service.formats.text import LONGEST_FILE_BYTES
-
-RENDEZVOUS = Rendezvous(rank='"$SLURM_NODEID"', address='"$MASTER_ADDR"')
 
 _FIRST = 'export MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"\n'
 
@@ -32,19 +30,12 @@ def _script(job: ExportRequest, program: Program, nodes: Nodes) -> str:
         f"#SBATCH --gpus-per-node={nodes.gpus_each}",
         "#SBATCH --exclusive",
     )
-    commands = script_of(program, nodes, RENDEZVOUS)
+    commands = script_of(program, nodes)
     step = f'commands="$(cat <<\'{_STEP}\'\n{commands}{_STEP}\n)"\nsrun --ntasks-per-node=1 bash -c "$commands"\n'
     return "\n".join(head) + f"\n\nset -euo pipefail\n{_FIRST}{step}"
 
 
-SBATCH = Target(
-    name="sbatch",
-    tool="Slurm",
-    kind="launcher",
-    versions={"22.05": Version(covers="22.05 to 26.11", file_name="train.sbatch", media_type="text/x-shellscript")},
-    write=writer(_script, "partition, account and --time are yours to add"),
-    source="Slurm 22.05 sbatch(1)",
-)
+SBATCH = launcher("sbatch", _script)
 
 
 SECONDS_PER_MINUTE = 60.0
