@@ -4,6 +4,8 @@ A worker runs in images that lack the packages of the other commands, so `trainc
 them is imported. The version is printed before anything is imported.
 """
 
+import atexit
+import gc
 import os
 import signal
 import sys
@@ -27,9 +29,12 @@ def main() -> None:
         from service.worker.command import main as work
 
         raise SystemExit(work(sys.argv[2:]))
+    atexit.register(gc.freeze)  # nothing outlives the process, so its end need not search what is left for cycles
+    gc.disable()  # imports leave none
     try:
         from service.cli.application import main as command
 
+        gc.enable()
         command()
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "service":

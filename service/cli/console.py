@@ -5,9 +5,10 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from service.errors import StartupError, TraincostError
 from service.tabular.cell_text import aligned
@@ -23,6 +24,31 @@ AsCsv = Annotated[bool, typer.Option("--csv", help="Print a table for a spreadsh
 Url = Annotated[str, typer.Option(envvar="TRAINCOST_URL", help="Address of the service.")]
 Key = Annotated[str | None, typer.Option(envvar="TRAINCOST_KEY", help="Key of the service; better in the environment.")]
 Body = Annotated[str, typer.Argument(help="JSON file that holds what POST takes; - for standard input.")]
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class StrictCommand(TyperCommand):
+    """A command that names an argument which it does not take, and what to do."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options and arguments."""
+        takes_all, ctx.allow_extra_args = ctx.allow_extra_args, True
+        rest = super().parse_args(ctx, args)
+        if ctx.args and not takes_all:
+            ctx.fail(f"Unexpected argument {ctx.args[0]!r}. Give the name of its option before it, or leave it out.")
+        return rest
+
+
+class Family(typer.Typer):
+    """The commands of one module."""
+
+    def command(
+        self, name: str | None = None, *, cls: type[TyperCommand] | None = None, **settings: Any
+    ) -> Callable[[Function], Function]:
+        """Add a function as a command."""
+        return super().command(name, cls=cls or StrictCommand, **settings)
 
 
 class _AsGiven:

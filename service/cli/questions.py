@@ -1,19 +1,22 @@
 """Commands that answer questions here, and launch checks, which a running service answers."""
 
+from collections.abc import Mapping
 from inspect import Parameter, Signature
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperOption
 
 from service.cli.console import (
     AsCsv,
     AsJson,
     Body,
+    Family,
     Key,
     Progress,
+    StrictCommand,
     Url,
     connected,
     no_garbage_collection,
@@ -23,7 +26,7 @@ from service.cli.console import (
 from service.errors import Refused
 from service.validation.flat import ALIASES, COMMAND_LINE, body_of_flat, flat_fields, rephrased
 
-app = typer.Typer()
+app = Family()
 
 
 @no_garbage_collection()
@@ -36,11 +39,16 @@ def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
 
     catalogue = shipped_catalogue()
     try:
-        body = body_of_flat([(name, text) for name, texts in given.items() for text in texts or ()])
+        body = body_of_flat(_parameters(given))
         result = answer(read_question(body, catalogue), catalogue)
     except Refused as refused:
         raise Refused(*(rephrased(problem, COMMAND_LINE) for problem in refused.problems)) from None
     print_answer(result, report, as_json=as_json)
+
+
+def _parameters(given: Mapping[str, list[str] | None]) -> list[tuple[str, str]]:
+    """Each option with its value, once for each time that it is given."""
+    return [("model" if name == MODEL.name else name, text) for name, texts in given.items() for text in texts or ()]
 
 
 METAVARS = {
@@ -52,7 +60,7 @@ GIVEN = f"{__name__}.given"
 """Entry of a context: the option names on the command line."""
 
 
-class QuestionCommand(TyperCommand):
+class QuestionCommand(StrictCommand):
     """A command with an option for every field of a question, which is a text or several.
 
     Only options that are given are read, and only the help has descriptions of all fields: the rest would take longer
@@ -92,6 +100,8 @@ def _option(name: str, metavar: str, panel: str, meaning: str | None = None) -> 
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, option])
 
 
+_MODEL = typer.Argument(metavar="MODEL", help="Name of the model, as --model takes it.")
+MODEL = Parameter("model_name", Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, _MODEL])
 FIELDS = [_option(field.name, METAVARS[field.form], field.path[0].capitalize()) for field in flat_fields().values()]
 ORDERS = {
     "pair": "product: all combinations. zip: the first cluster at the first price, and so on.",
@@ -109,7 +119,7 @@ def _add(name: str, command: Any, *options: Parameter) -> None:
     app.command(name, cls=QuestionCommand)(command)
 
 
-_add("estimate", _estimate, AS_JSON, *FIELDS)
+_add("estimate", _estimate, AS_JSON, MODEL, *FIELDS)
 
 
 def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
@@ -120,7 +130,7 @@ def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
     from service.features.compare.schemas import BESIDE, body_of_flat_comparison, flat_problem
 
     try:
-        body = body_of_flat_comparison([(name, text) for name, texts in given.items() for text in texts or ()])
+        body = body_of_flat_comparison(_parameters(given))
         result = compare(body, shipped_catalogue())
     except Refused as refused:
         problems = (rephrased(flat_problem(problem), COMMAND_LINE, BESIDE) for problem in refused.problems)
@@ -131,7 +141,7 @@ def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
 
 
 ROWS = [_option(name, "NAME", "Rows", meaning) for name, meaning in ORDERS.items()]
-_add("compare", _compare, AS_JSON, AS_CSV, *FIELDS, *ROWS)
+_add("compare", _compare, AS_JSON, AS_CSV, MODEL, *FIELDS, *ROWS)
 
 
 @app.command()

@@ -100,6 +100,22 @@ def test_a_refusal_shows_options(run: Command) -> None:
     assert "{" not in said
 
 
+def test_the_model_may_stand_alone_and_is_given_once(run: Command) -> None:
+    assert run(ASKED[1], *ASKED[2:]) == run(*ASKED)
+    twice = run(ASKED[1], *ASKED)
+    assert (twice.code, twice.out) == (2, "")
+    assert twice.err.startswith("traincost: --model: model is given 2 times")
+
+
+def test_an_argument_that_a_command_does_not_take_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for words in (["plan", "job.json", "surplus"], ["keys", "list", "surplus"], ["doctor", "surplus"]):
+        ran = Command(words[0], capsys, monkeypatch)(*words[1:])
+        assert (ran.code, ran.out) == (2, "")
+        assert "Unexpected argument 'surplus'. Give the name of its option before it" in ran.err
+
+
 def test_nodes_of_a_gpu_are_its_size(run: Command) -> None:
     assert run(*ASKED[:4], "--nodes", "1", *ASKED[6:]) == run(*ASKED)
 
