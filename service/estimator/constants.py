@@ -7,7 +7,6 @@ The constants of a step cover what a short benchmark does not show: falling cloc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from math import ceil, exp, log, sqrt
-from statistics import median
 from typing import Literal
 
 from service.estimator.answer import INSIDE_FRACTION
@@ -389,4 +388,6 @@ def _trust(count: int) -> float:
 
 
 def _bias(residuals: Sequence[float]) -> float:
+    from statistics import median  # slow to load, and few questions have measured steps
+
     return _trust(len(residuals)) * median(residuals)

@@ -218,7 +218,7 @@ SOFTWARE_RULES: dict[str, WorkloadRule] = {
         "layout.offload",
         lambda w, layout: w.stack.offloads_activations or not _offloads_activations(layout),
         lambda w, _: f"{w.software.name} keeps activations on the GPU until the backward pass",
-        (
+        lambda *_: (
             f"use {', '.join(name for name, row in STACKS.items() if row.offloads_activations)}, or offload the "
             "optimizer alone"
         ),

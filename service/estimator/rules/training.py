@@ -326,7 +326,7 @@ TRAINING_RULES: dict[str, WorkloadRule] = {
         "recipe.method",
         lambda w, _: w.method.name != "qlora" or w.stack.quantizes,
         lambda w, _: f"{w.software.name} multiplies by no 4-bit matrices",
-        f"use {' or '.join(name for name, row in STACKS.items() if row.quantizes)}, or method lora",
+        lambda *_: f"use {' or '.join(name for name, row in STACKS.items() if row.quantizes)}, or method lora",
     ),
     "adapters_have_targets": Rule(
         "recipe.method.targets",

@@ -1,6 +1,6 @@
-"""Number formats of weights, gradients, master copy and activations, and states of optimizers. One row each."""
+"""Number formats of weights, gradients, master copy and activations, and states of optimizers, in precision.toml."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from service.estimator.model.ledger import Weight
@@ -16,6 +16,7 @@ from service.estimator.question import (
 )
 from service.estimator.software.stacks import Stack
 from service.estimator.software.versions import generation
+from service.estimator.tables import Table
 
 Format = Literal["fp32", "fp16", "bf16", "fp8", "fp4", "int8"]
 
@@ -55,112 +56,7 @@ class Precision:
         return self.master_bytes > 0
 
 
-_SEEDS = "Ultrascale Playbook, memory for weights, gradients and optimizer states"
-_TE = "Transformer Engine user guide, FP8 primer; Megatron-LM docs, dist_optimizer"
-_MIXED = "Micikevicius et al. 2018, arXiv:1710.03740"
-
-
-def _plain(meaning: str, number_format: Format, width: int, source: str) -> Precision:
-    """One format throughout."""
-    return Precision(
-        meaning=meaning,
-        weight_bytes=width,
-        gradient_bytes=width,
-        master_bytes=0,
-        moment_bytes=width,
-        element_bytes=width,
-        matrix_format=number_format,
-        attention_format=number_format,
-        source=source,
-    )
-
-
-def _mixed(
-    meaning: str, matrix: Format, attention: Format, source: str, copies: float = 0, inputs: float | None = None
-) -> Precision:
-    """Half-precision weights with a master copy; products in `matrix` from `copies` bytes, keeping `inputs` bytes."""
-    return Precision(
-        meaning=meaning,
-        weight_bytes=2,
-        gradient_bytes=2,
-        master_bytes=4,
-        moment_bytes=4,
-        copy_bytes=copies,
-        element_bytes=2,
-        product_bytes=inputs,
-        matrix_format=matrix,
-        attention_format=attention,
-        source=source,
-    )
-
-
-PRECISIONS: dict[PrecisionName, Precision] = {
-    "fp32": _plain("single precision throughout", "fp32", 4, _SEEDS),
-    "fp16": _plain("half precision throughout", "fp16", 2, _SEEDS),
-    "bf16": _plain("bfloat16 throughout", "bf16", 2, _SEEDS),
-    "int8": Precision(
-        meaning="8-bit integer weights and gradients, fp32 master copy",
-        weight_bytes=1,
-        gradient_bytes=1,
-        master_bytes=4,
-        moment_bytes=4,
-        copy_bytes=0,
-        element_bytes=2,
-        matrix_format="int8",
-        attention_format="bf16",
-        source="lecture notes, memory and compute requirements (1 byte a parameter, 1 a gradient)",
-    ),
-    "fp16-mixed": _mixed("fp16 compute, fp32 master copy", "fp16", "fp16", _MIXED),
-    "bf16-mixed": _mixed("bf16 compute, fp32 master copy", "bf16", "bf16", _SEEDS),
-    "fp8-tensorwise": replace(
-        _mixed(
-            "bf16-mixed with fp8 products, one scale a tensor; fp8 weight cached, before Blackwell its transpose too",
-            "fp8",
-            "bf16",
-            _TE,
-            2,
-            1,
-        ),
-        transposes_copies=True,
-    ),
-    "fp8-blockwise": _mixed(
-        "bf16-mixed with fp8 products, one fp32 scale a 128 x 128 block; row- and column-wise copies",
-        "fp8",
-        "bf16",
-        _TE,
-        2 * (1 + 4 / 128**2),
-        1 + 4 / 128,
-    ),
-    "mxfp8": _mixed(
-        "bf16-mixed with MXFP8 products, one byte of scale for 32 numbers; row- and column-wise copies",
-        "fp8",
-        "bf16",
-        "OCP Microscaling Formats specification 1.0; " + _TE,
-        2 * (1 + 1 / 32),
-        1 + 1 / 32,
-    ),
-    "nvfp4": _mixed(
-        "bf16-mixed with NVFP4 products, one byte of scale for 16 numbers; row- and column-wise copies",
-        "fp4",
-        "bf16",
-        "NVIDIA 2025, arXiv:2509.25149; " + _TE,
-        2 * (1 / 2 + 1 / 16),
-        1 / 2 + 1 / 16,
-    ),
-    "fp8-deepseek": Precision(
-        meaning="fp8 weights, fp32 master copy and gradients, bf16 moments",
-        weight_bytes=1,
-        gradient_bytes=4,
-        master_bytes=4,
-        moment_bytes=2,
-        copy_bytes=0,
-        element_bytes=2,
-        product_bytes=1 + 4 / 128,
-        matrix_format="fp8",
-        attention_format="bf16",
-        source="DeepSeek-V3, arXiv:2412.19437, section 3.3",
-    ),
-}
+PRECISIONS = Table(__package__, "precision.toml", "precisions", dict[PrecisionName, Precision])
 
 
 def peak_flop_per_s(gpu: Gpu, number_format: Format) -> float | None:
@@ -230,23 +126,7 @@ class Quantization:
     """Source of the bytes."""
 
 
-QUANTIZATIONS: dict[QuantizationName, Quantization] = {
-    "nf4-double": Quantization(
-        meaning="4-bit normal float, one 8-bit scale for 64 numbers, one fp32 scale for 256 of those",
-        weight_bytes=0.5 + 1 / 64 + 4 / (64 * 256),
-        source="Dettmers et al. 2023, arXiv:2305.14314, section 3",
-    ),
-    "nf4": Quantization(
-        meaning="4-bit normal float, one fp32 scale for 64 numbers",
-        weight_bytes=0.5 + 4 / 64,
-        source="Dettmers et al. 2023, arXiv:2305.14314, section 3",
-    ),
-    "gptq": Quantization(
-        meaning="4-bit integers, one 16-bit scale and one 4-bit zero for 128 numbers",
-        weight_bytes=0.5 + 2.5 / 128,
-        source="Frantar et al. 2022, arXiv:2210.17323; AutoGPTQ, group size 128",
-    ),
-}
+QUANTIZATIONS = Table(__package__, "precision.toml", "quantizations", dict[QuantizationName, Quantization])
 
 
 def quantized_bytes(method: Method) -> float:
@@ -409,49 +289,7 @@ class Optimizer:
     """Source of the states."""
 
 
-_ADAM = "Loshchilov and Hutter 2019, arXiv:1711.05101"
-_EIGHT_BIT = "Dettmers et al. 2022, arXiv:2110.02861 (one byte a moment); one fp32 scale for 256 numbers: bitsandbytes"
-
-OPTIMIZERS: dict[OptimizerName, Optimizer] = {
-    "adamw": Optimizer(meaning="two full moments", first_moment="full", second_moment="full", source=_ADAM),
-    "adamw-8bit": Optimizer(
-        meaning="two moments of one byte, with scales",
-        first_moment="full",
-        second_moment="full",
-        moment_bytes=1.0,
-        scale_bytes=4 / 256,
-        source=_EIGHT_BIT,
-    ),
-    "sgd-momentum": Optimizer(
-        meaning="one full moment", first_moment="full", second_moment="none", source="Polyak 1964; torch.optim.SGD"
-    ),
-    "adafactor": Optimizer(
-        meaning="no first moment, second moment as one row and one column",
-        first_moment="none",
-        second_moment="rows_and_columns",
-        source="Shazeer and Stern 2018, arXiv:1804.04235",
-    ),
-    "lion": Optimizer(
-        meaning="one full moment",
-        first_moment="full",
-        second_moment="none",
-        source="Chen et al. 2023, arXiv:2302.06675",
-    ),
-    "muon": Optimizer(
-        meaning="one full moment on hidden matrices; AdamW on embeddings, head and vectors",
-        first_moment="full",
-        second_moment="none",
-        outside_matrices="adamw",
-        needs_whole_matrices=True,
-        source="Jordan et al. 2024, Muon; Liu et al. 2025, arXiv:2502.16982",
-    ),
-    "adam-mini": Optimizer(
-        meaning="full first moment, one second moment for each output",
-        first_moment="full",
-        second_moment="columns",
-        source="Zhang et al. 2024, arXiv:2406.16793",
-    ),
-}
+OPTIMIZERS = Table(__package__, "precision.toml", "optimizers", dict[OptimizerName, Optimizer])
 
 
 def _form_numbers(form: Form, weight: Weight) -> int:

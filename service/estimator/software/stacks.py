@@ -1,4 +1,4 @@
-"""Training stacks, the operations that each implementation runs, and ways to compute the loss. One row each."""
+"""Training stacks, operations of each implementation and ways to compute the loss, one row of stacks.toml each."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -6,7 +6,6 @@ from functools import lru_cache
 from typing import Literal
 
 from service.estimator.complete import CompleteSoftware, completed
-from service.estimator.model.build import MIXERS
 from service.estimator.question import (
     AttentionName,
     ContextMethod,
@@ -27,6 +26,7 @@ from service.estimator.question import (
     ZeroStage,
 )
 from service.estimator.software.versions import Range, at_least, generation
+from service.estimator.tables import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,140 +93,10 @@ class Implementation:
     """Source of these facts."""
 
 
-_TITAN_OVERLAP = Overlap(
-    gathers_narrow=True,
-    sharded_copy_bytes=14.0,
-    source="pytorch/torchtitan@b5bcd76 (FSDP2 prefetch; float8 tensor parallelism); "
-    "torch fsdp/_fully_shard/_fsdp_collectives.py: two copies out of gathers (4 each), one into fp32 (6)",
+IMPLEMENTATIONS = Table(
+    __package__, "stacks.toml", "implementations", dict[StackName, dict[ImplementationName, Implementation]]
 )
-
-IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
-    "megatron-core": {
-        "transformer-engine": Implementation(
-            meaning="Transformer Engine's fused layers",
-            fused_activation=True,
-            sequence_first=True,
-            uses_transformer_engine=True,
-            prefers_cudnn=("Hopper", "Blackwell"),
-            weighs_results=False,
-            fuses_mixer_output=False,
-            keeps_fp8_inputs=True,
-            cross_entropies=("vocab-parallel", "fused", "transformer-engine"),
-            overlap=Overlap(
-                overlaps_tensor=True,
-                source="NVIDIA/Megatron-LM@d98e8a64 overlap-grad-reduce, overlap-p2p-communication, tp-comm-overlap",
-            ),
-            source="NVIDIA/TransformerEngine@v2.11 pytorch/module; NVIDIA/Megatron-LM@d98e8a64 "
-            "core/extensions/transformer_engine.py",
-        ),
-        "local": Implementation(
-            meaning="Megatron-Core's own layers",
-            fused_activation=True,
-            sequence_first=True,
-            keeps_score_buffer=True,
-            weighs_results=False,
-            fuses_mixer_output=False,
-            cross_entropies=("vocab-parallel", "fused"),
-            overlap=Overlap(
-                hides_gradients=False,
-                hides_sends=False,
-                splits_sends=True,
-                source="Narayanan et al. 2021, arXiv:2104.04473, section 4.1 (scatter and gather between stages)",
-            ),
-            source="NVIDIA/Megatron-LM@d98e8a64 core/transformer/dot_product_attention.py (global memory buffer), "
-            "core/tensor_parallel/layers.py",
-        ),
-    },
-    "torchtitan": {
-        "eager": Implementation(
-            meaning="torch operations one by one",
-            prefers_cudnn=("Blackwell",),
-            repeats_key_values=True,
-            cross_entropies=("eager", "compiled", "loss-parallel", "chunked"),
-            overlap=_TITAN_OVERLAP,
-            source="pytorch/torchtitan@b5bcd76 models/common",
-        ),
-        "compiled": Implementation(
-            meaning="each block compiled",
-            prefers_cudnn=("Blackwell",),
-            fused_activation=True,
-            repeats_key_values=True,
-            drops_last_product=True,
-            cross_entropies=("compiled", "eager", "loss-parallel", "chunked"),
-            overlap=_TITAN_OVERLAP,
-            source="pytorch/torchtitan@b5bcd76 models/common; torch.compile",
-        ),
-    },
-    "fsdp1": {
-        "eager": Implementation(
-            meaning="torch operations one by one",
-            cross_entropies=("eager", "fused", "flash-attention"),
-            overlap=Overlap(
-                sharded_copy_bytes=4.0,
-                source="Zhao et al. 2023, arXiv:2304.11277, section 3.3; torch FlatParameter: weights are views of "
-                "what is gathered, gradients are copied into one flat tensor (read and written in two bytes)",
-            ),
-            source="mosaicml/llm-foundry@8c8dd48f models/mpt, models/layers/norm.py (LPLayerNorm: one kernel)",
-        ),
-    },
-    "deepspeed": {
-        "eager": Implementation(
-            meaning="torch operations one by one",
-            fused_norm=False,
-            repeats_key_values=True,
-            runs_transformers=True,
-            cross_entropies=("eager", "eager-half", "vocab-parallel", "chunked"),
-            overlap=Overlap(
-                reduces_half=True,
-                hides_sends=False,
-                splits_sends=True,
-                source="deepspeedai/DeepSpeed@edaa722 overlap_comm, reduce dtype; runtime/config.py pipe_partitioned",
-            ),
-            source="deepspeedai/DeepSpeed@edaa722; huggingface/transformers 5.23.0 modeling_llama",
-        ),
-        "local": Implementation(
-            meaning="Megatron-DeepSpeed's own layers, Megatron-LM's of 2022",
-            fused_activation=True,
-            sequence_first=True,
-            keeps_embedding=True,
-            cross_entropies=("vocab-parallel",),
-            overlap=Overlap(
-                hides_gradients=False,
-                hides_sends=False,
-                splits_sends=True,
-                source="bigscience-workshop/Megatron-DeepSpeed@58d92042; deepspeedai/DeepSpeed@v0.5.10 "
-                "runtime/pipe/engine.py (gradients are reduced after the last backward pass; "
-                "is_pipe_partitioned, is_grad_partitioned)",
-            ),
-            source="bigscience-workshop/Megatron-DeepSpeed@58d92042 megatron/model",
-        ),
-    },
-    "nanotron": {
-        "eager": Implementation(
-            meaning="torch operations with fused norms and flash attention",
-            cross_entropies=("vocab-parallel-fp32",),
-            overlap=Overlap(
-                hides_gradients=False,
-                hides_sends=False,
-                source="huggingface/nanotron@2411b02 parallel/pipeline_parallel/engine.py, optim/zero.py",
-            ),
-            source="huggingface/nanotron@2411b02 models/llama.py",
-        ),
-    },
-    "transformers": {
-        "eager": Implementation(
-            meaning="torch operations one by one",
-            fused_norm=False,
-            repeats_key_values=True,
-            casts_each_input=True,
-            runs_transformers=True,
-            cross_entropies=("eager", "eager-half", "chunked"),
-            overlap=Overlap(source="torch.nn.parallel.DistributedDataParallel; Zhao et al. 2023"),
-            source="huggingface/transformers 5.23.0 modeling_llama, modeling_gpt2, activations.NewGELUActivation, "
-            "masking_utils.eager_mask; live bytes counted by torch 2.13's profiler",
-        ),
-    },
-}
+"""The implementations of each stack; the first is its default."""
 
 
 def kernel_of(
@@ -267,76 +137,7 @@ class CrossEntropy:
         return (self.half_copies * element_bytes + 4 * self.full_copies) / self.chunks
 
 
-_MEGATRON = "NVIDIA/Megatron-LM@d98e8a64 core/tensor_parallel/cross_entropy.py"
-
-CROSS_ENTROPIES: dict[CrossEntropyName, CrossEntropy] = {
-    "eager": CrossEntropy(
-        meaning="logits in fp32, their log-softmax and its gradient",
-        full_copies=3,
-        kept_bytes=4,
-        hole_bytes=2.0,
-        source="torch.nn.functional.cross_entropy: log-softmax, its gradient and that of the loss; the freed logits, "
-        "half and float, leave a hole in which one of those fits",
-    ),
-    "eager-half": CrossEntropy(
-        meaning="logits, their shifted copy, log-softmax and gradient, all in the compute format",
-        half_copies=4,
-        kept_bytes=2,
-        source="torch.nn.functional.cross_entropy of half-precision logits without autocast (DeepSpeed fp16)",
-    ),
-    "compiled": CrossEntropy(
-        meaning="the same in one compiled graph, which keeps the logits and writes their gradient",
-        half_copies=2,
-        kept_bytes=2,
-        source="torch.compile of torch.nn.functional.cross_entropy",
-    ),
-    "flash-attention": CrossEntropy(
-        meaning="FlashAttention's kernel, which reads the logits as they are and writes their gradient beside them",
-        half_copies=2,
-        kept_bytes=2,
-        source="Dao-AILab/flash-attention@v2.5.0 flash_attn/ops/triton/cross_entropy.py (inplace_backward off)",
-    ),
-    "vocab-parallel": CrossEntropy(
-        meaning="each tensor rank its part of the vocabulary; softmax and gradient in place in one fp32 copy",
-        half_copies=1,
-        full_copies=1,
-        kept_bytes=4,
-        source=_MEGATRON + " (2-byte logits, 4-byte softmax in place)",
-    ),
-    "vocab-parallel-fp32": CrossEntropy(
-        meaning="the same from logits that are fp32 already, out of place",
-        full_copies=2,
-        kept_bytes=4,
-        source="huggingface/nanotron@67c5ebb6 parallel/tensor_parallel/functional.py sharded_cross_entropy",
-    ),
-    "fused": CrossEntropy(
-        meaning="vocab-parallel in compiled kernels, which hold a second fp32 copy (cross-entropy-loss-fusion native)",
-        half_copies=1,
-        full_copies=2,
-        kept_bytes=4,
-        source="NVIDIA/Megatron-LM@d98e8a64 core/fusions/fused_cross_entropy.py; peak read off its functional test",
-    ),
-    "transformer-engine": CrossEntropy(
-        meaning="Transformer Engine's kernel, which writes the gradient over the logits",
-        half_copies=1,
-        kept_bytes=2,
-        source="NVIDIA/TransformerEngine@v2.11 pytorch/triton/cross_entropy.py",
-    ),
-    "loss-parallel": CrossEntropy(
-        meaning="DTensor: each tensor rank its part of the vocabulary, in fp32 and out of place",
-        full_copies=4,
-        kept_bytes=4,
-        source="torch.distributed.tensor.parallel.loss_parallel",
-    ),
-    "chunked": CrossEntropy(
-        meaning="a part of the tokens at a time, logits and loss together",
-        half_copies=1,
-        full_copies=2,
-        kept_bytes=0,
-        chunks=8,
-        source="pytorch/torchtitan components/loss.py; Liger-Kernel fused_linear_cross_entropy",
-    ),
-}
+CROSS_ENTROPIES = Table(__package__, "stacks.toml", "cross_entropies", dict[CrossEntropyName, CrossEntropy])
 
 
 WeightHome = Literal["compute", "fp32"]
@@ -423,124 +224,9 @@ class Stack:
     """Source of these facts."""
 
 
-_PLAIN: tuple[PrecisionName, ...] = ("fp32", "fp16", "bf16", "int8")
-_MIXED: tuple[PrecisionName, ...] = ("fp16-mixed", "bf16-mixed")
-_FP8: tuple[PrecisionName, ...] = ("fp8-tensorwise", "fp8-blockwise", "mxfp8", "nvfp4", "fp8-deepseek")
-_EVERY_RECURRENCE = tuple(name for name, mixer in MIXERS.items() if mixer.carries_state)
 EVERY_AXIS = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor")
 
-STACKS: dict[StackName, Stack] = {
-    "megatron-core": Stack(
-        meaning="Megatron-Core with Transformer Engine",
-        keeps_matrices_whole=True,
-        moment_dtypes=("fp32", "bf16", "fp16", "fp8"),
-        master_dtypes=("fp32", "fp16"),
-        mixed_weights="compute",
-        keeps_gradients=True,
-        step_gradient_bytes=4.0,
-        vocabulary_multiple=128,
-        zero_stages=(1, 0, 2, 3),
-        recurrences=("mamba2", "gated_delta_net"),
-        axes=EVERY_AXIS,
-        schedules=("1f1b", "interleaved-1f1b", "gpipe", "zero-bubble", "dualpipe"),
-        forked_schedules=("gpipe", "zero-bubble", "dualpipe"),
-        precisions=_PLAIN + _MIXED + _FP8,
-        context_methods=("ring", "all-gather", "ulysses"),
-        pipeline_zero_stages=(0, 1, 2, 3),
-        rank_orders=("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
-        reordered_zero_stages=(0, 1),
-        splits_norms=True,
-        source="NVIDIA/Megatron-LM@d98e8a64 docs dist_optimizer, theoretical_memory_usage.py, core/tensor_parallel/"
-        "cross_entropy.py (2-byte logits, 4-byte softmax in place); overlap: hidden share of asynchronous exchange, "
-        "0.4-0.5 when fitted on published H100 runs; recurrences: core/ssm, experimental_attention_variant; schedules: "
-        "core/pipeline_parallel/schedules.py; "
-        "adapters: NVIDIA-NeMo/Megatron-Bridge docs/training/peft.md; formats: exp-avg-dtype, main-params-dtype; "
-        "orders: training/initialize.py (use-tp-pp-dp-mapping), without FSDP: Megatron-Bridge training/config.py",
-    ),
-    "torchtitan": Stack(
-        meaning="torchtitan: FSDP2, DTensor tensor parallelism",
-        gathers_on_streams=True,
-        splits_loss=True,
-        grows_segments=True,
-        ends_apart_since="2025.8",
-        zero_stages=(3, 0),
-        axes=EVERY_AXIS,
-        schedules=("1f1b", "interleaved-1f1b", "gpipe", "zero-bubble", "dualpipe"),
-        precisions=("fp32", "bf16", "bf16-mixed", "fp8-tensorwise", "fp8-blockwise", "mxfp8"),
-        context_methods=("ring", "all-gather"),
-        pipeline_zero_stages=(0, 3),
-        splits_norms=True,
-        selects="op",
-        source="pytorch/torchtitan@b5bcd76 models/common, distributed; FSDP2 MixedPrecisionPolicy (fp32 shards, bf16 "
-        "gathered); loss: float logits, log-softmax and gradient in fp32; adapters: components/lora.py",
-    ),
-    "fsdp1": Stack(
-        meaning="PyTorch FullyShardedDataParallel (llm-foundry)",
-        fuses_update=False,
-        gathers_on_streams=True,
-        zero_stages=(3, 0),
-        recurrences=_EVERY_RECURRENCE,
-        precisions=("fp32", "fp16", "bf16", *_MIXED, "fp8-tensorwise"),
-        quantizes=True,
-        source="Zhao et al. 2023, arXiv:2304.11277; mosaicml/llm-foundry@8c8dd48f (adapters: peft_config)",
-    ),
-    "deepspeed": Stack(
-        meaning="DeepSpeed ZeRO",
-        moment_dtypes=("bf16",),
-        master_dtypes=("bf16", "fp16"),
-        mixed_weights="compute",
-        keeps_half_gradients="always",
-        shards_half_gradients=True,
-        keeps_step_gradients=True,
-        keeps_gradients=True,
-        bucket_numbers=500_000_000,
-        step_gradient_bytes=4.0,
-        zero_stages=(1, 0, 2, 3),
-        recurrences=_EVERY_RECURRENCE,
-        axes=("tensor", "pipeline", "context", "expert"),
-        precisions=("fp32", "fp16", "bf16", *_MIXED),
-        context_methods=("ulysses",),
-        pipeline_zero_stages=(0, 1),
-        quantizes=True,
-        source="Rajbhandari et al. 2020, arXiv:1910.02054; deepspeedai/DeepSpeed@edaa722 "
-        "runtime/zero/stage3.py estimators (18 bytes a parameter); adapters: huggingface/peft docs, DeepSpeed; "
-        "formats: runtime/precision_config.py",
-    ),
-    "nanotron": Stack(
-        meaning="nanotron",
-        mixed_weights="compute",
-        keeps_half_gradients="backward",
-        buckets_gradients=True,
-        keeps_results_ahead=True,
-        flattens_update=True,
-        keeps_gather_buffers=2,
-        offloads_activations=False,
-        partitions_by_cost=True,
-        keeps_gradients=True,
-        zero_stages=(1, 0),
-        axes=("tensor", "context", "pipeline", "expert"),
-        schedules=("1f1b", "gpipe"),
-        precisions=("fp32", "fp16", "bf16", "bf16-mixed"),
-        pipeline_zero_stages=(0, 1),
-        splits_norms=True,
-        freezes=False,
-        source="Ultrascale Playbook (fp32 gradients beside the bf16 ones); huggingface/nanotron@2411b02: fp32 "
-        "logits and their gradient",
-    ),
-    "transformers": Stack(
-        meaning="Hugging Face Trainer: autocast, data parallelism, FSDP or DeepSpeed by plugin",
-        fuses_update=False,
-        buckets_gradients=True,
-        zero_stages=(0, 3),
-        recurrences=_EVERY_RECURRENCE,
-        axes=("tensor", "context"),
-        precisions=("fp32", "fp16", "bf16", *_MIXED),
-        context_methods=("ring", "all-gather"),
-        quantizes=True,
-        source="huggingface/transformers 5.23.0 Trainer, modeling_llama; float logits, log-softmax and their gradient; "
-        "adapters: huggingface/peft",
-    ),
-}
+STACKS = Table(__package__, "stacks.toml", "stacks", dict[StackName, Stack])
 
 
 def default_stack(recurrences: Collection[LayerType], *, quantizes: bool) -> StackName:
