@@ -16,7 +16,7 @@ from service.answers.exports import NotExpressed
 from service.estimator.complete import CompleteQuestion
 from service.estimator.model.build import method_of, trains_everything
 from service.estimator.parallelism.pipeline import partition_layers
-from service.estimator.question import Layout, Model, Recipe, Software, StackName
+from service.estimator.question import Layout, Model, Recipe, Software
 from service.estimator.software.stacks import software_of
 from service.estimator.workload import recompute_of
 from service.formats.text import Entry, Settings
@@ -362,15 +362,6 @@ def default_only(path: str, why: str, fix: str) -> Rule:
     return rule
 
 
-def only_stack(tool: str, *names: StackName) -> Rule:
-    """Rule of the training software in the file of a tool that runs a certain one."""
-    return only(
-        names,
-        f"the question is about {{value}}, and the file starts {tool}: numbers of the estimate are not this file's",
-        f"ask with recipe.stack {' or '.join(names)} to see what this file takes",
-    )
-
-
 def has_custom_split(question: CompleteQuestion) -> bool:
     """Whether the partition of the layers is neither even nor that of ends that count as layers."""
     layout = question.layout
@@ -511,6 +502,8 @@ class _Row:
     """Values of the field by those of the setting."""
     code: bool = False
     """Whether code converts the value for the setting."""
+    condition: bool = False
+    """Whether code decides which values the tool supports without a setting."""
     values: Mapping[str, Mapping[str, Any]] | None = None
     """Settings by the field's value."""
     supports: Literal["default"] | Sequence[Any] = ()
@@ -522,8 +515,9 @@ class _Row:
 
 
 def rules_of(rows: Mapping[str, Mapping[str, Any]], in_code: Mapping[str, Writer]) -> Rules:
-    """Rules in the order of a table; an empty row is a rule in code, and one with `code` a setting written by code."""
-    if differing := {path for path, row in rows.items() if not row or "code" in row} ^ in_code.keys():
+    """Rules in the order of a table; the rule of an empty row, or its `code` or `condition`, is in code."""
+    expected = {path for path, row in rows.items() if not row or {"code", "condition"} & row.keys()}
+    if differing := expected ^ in_code.keys():
         raise ValueError(f"the table and its module differ in rules in code: {', '.join(sorted(differing))}")
     return {path: _rule(path, _Row(**row), in_code.get(path)) if row else in_code[path] for path, row in rows.items()}
 
@@ -540,7 +534,7 @@ def _rule(path: str, row: _Row, write: Writer | None) -> Rule:
         default = COMBINED if row.combined else row.default
         return Option(row.setting, FORMS[row.form], default, choices, write, (row.why, row.fix))
     if write is not None:
-        return write
+        return needs(write, row.why, row.fix) if row.condition else write
     if row.supports == "default":
         return default_only(path, row.why, row.fix)
     plain = [tuple(value) if isinstance(value, list) else value for value in row.supports]
@@ -551,13 +545,7 @@ _TABLE = framework_table("common", "common", "script")
 
 COMMON_RULES = rules_of(
     _TABLE["common"],
-    {
-        "recipe.method": needs(
-            lambda value, _: trains_everything(value),
-            "the file trains every parameter; frozen parts and adapters are made in code",
-            "freeze parameters or add the adapters in the training script",
-        )
-    },
+    {"recipe.method": lambda value, _: trains_everything(value)},
 )
 """Rules of most tools; a tool's own table is merged over this one."""
 
@@ -565,11 +553,7 @@ IN_SCRIPT = "set it in the training script"
 
 _IN_SCRIPT = rules_of(
     _TABLE["script"],
-    {
-        "layout.virtual_group": needs(
-            lambda value, q: value == q.layout.pipeline, "a stage is one chunk", "leave virtual_group out"
-        )
-    },
+    {"layout.virtual_group": lambda value, q: value == q.layout.pipeline},
 )
 
 SCRIPT_RULES: Rules = {"model": _IN_SCRIPT["model"], **COMMON_RULES, **_IN_SCRIPT}

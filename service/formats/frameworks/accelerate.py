@@ -19,9 +19,7 @@ from service.formats.rules import (
     combined,
     draft_reader,
     framework_table,
-    needs,
     not_expressible,
-    only_stack,
     rules_of,
     training_target,
 )
@@ -135,34 +133,21 @@ RULES: Rules = {
                 "steps of accumulation are the script's",
                 f"give it {value // (q.recipe.micro_batch * q.layout.data)} gradient accumulation steps",
             ),
-            "recipe.gradient_dtype": needs(
-                lambda value, q: value == "fp32" or q.recipe.precision in ("bf16", "fp16"),
-                "gradients in {value} are made by the script",
-                IN_SCRIPT,
-            ),
+            "recipe.gradient_dtype": lambda value, q: value == "fp32" or q.recipe.precision in ("bf16", "fp16"),
             "recipe.optimizer": lambda value, _: not_expressible(
                 f"the optimizer, {value}, is made by the script", IN_SCRIPT
             ),
             "recipe.recompute": _recompute,
-            "recipe.stack.name": only_stack("accelerate", "transformers", "fsdp1"),
             "layout.data": _distributed,
             "layout.tensor": lambda value, _: None if value == 1 else value,
             "layout.context": _context,
-            "layout.expert_tensor": needs(
-                lambda value, q: not q.model.num_experts or value == q.layout.tensor,
-                "experts are split as every matrix",
-                "leave expert_tensor out",
-            ),
+            "layout.expert_tensor": lambda value, q: not q.model.num_experts or value == q.layout.tensor,
             "layout.zero_stage": _stage,
             "layout.shard_group": _groups,
             "layout.reshard_after_forward": lambda value, q: (
                 None if _is_fsdp1(q) or q.layout.zero_stage != 3 else bool(value)
             ),
-            "layout.sequence_parallel": needs(
-                lambda value, q: not value or q.layout.tensor == 1,
-                "whether norms are split is the model's plan",
-                IN_SCRIPT,
-            ),
+            "layout.sequence_parallel": lambda value, q: not value or q.layout.tensor == 1,
             "layout.context_method": _context_method,
             "layout.offload": _offload,
         },

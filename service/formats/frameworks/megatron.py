@@ -29,9 +29,7 @@ from service.formats.rules import (
     draft_reader,
     framework_table,
     has_custom_split,
-    needs,
     not_expressible,
-    only_stack,
     options_of,
     rules_of,
     shards_over_all,
@@ -499,7 +497,6 @@ RULES: Rules = {
             "recipe.dropout_fraction": lambda value, _: {"attention-dropout": value, "hidden-dropout": value},
             "recipe.moment_dtype": _moments,
             "recipe.master_dtype": _master_weights,
-            "recipe.stack.name": only_stack("Megatron-LM", "megatron-core"),
             "recipe.stack.cross_entropy": _loss,
             "recipe.stack.grouped_experts": lambda value, q: True if value and q.model.num_experts else None,
             "recipe.stack.tensor_overlap": lambda value, q: (
@@ -521,11 +518,7 @@ RULES: Rules = {
                 if shards_over_all(value, q)
                 else {"num-distributed-optimizer-instances": q.layout.data * q.layout.context // value}
             ),
-            "layout.reshard_after_forward": needs(
-                lambda value, q: q.layout.zero_stage != 3 or value,
-                "Megatron-FSDP frees gathered weights after the forward pass",
-                "leave reshard_after_forward out",
-            ),
+            "layout.reshard_after_forward": lambda value, q: q.layout.zero_stage != 3 or value,
             "layout.context_method": Option(
                 "cp-comm-type", text, COMBINED, CONTEXT_METHODS, when=lambda q: q.layout.context > 1
             ),

@@ -20,9 +20,7 @@ from service.formats.rules import (
     draft_reader,
     framework_table,
     has_usual_expert_tensor,
-    needs,
     not_expressible,
-    only_stack,
     rules_of,
     shards_over_all,
     steps_of,
@@ -63,7 +61,7 @@ def _experts(value: Any, question: CompleteQuestion) -> Written:
     return Fragment((*sizes, (f"{_EXPERTS}layers", layers)))
 
 
-_TABLE = framework_table("nanotron", "model", "rules", "read")
+_TABLE = framework_table("nanotron", "model", "rules", "read", "required")
 
 _NO_PART = "nanotron's configuration of Qwen2 has no such part of a model"
 
@@ -73,19 +71,13 @@ MODEL_RULES: Rules = {
         _TABLE["model"],
         {
             "model.intermediate_size": lambda value, q: value or q.model.expert_width,
-            "model.head_dim": needs(
-                lambda value, q: value in (None, q.model.hidden_size // max(1, q.model.num_attention_heads)),
-                "heads share the width of the model evenly",
-                _ADD_LAYER,
+            "model.head_dim": lambda value, q: (
+                value in (None, q.model.hidden_size // max(1, q.model.num_attention_heads))
             ),
             "model.max_position_embeddings": lambda value, q: max(q.recipe.sequence_length, value or 0),
             "model.layer_types": _windows,
             "model.num_experts": _experts,
-            "model.mlp_layer_types": needs(
-                lambda value, q: {*value} <= ({"sparse"} if q.model.num_experts else {"dense"}),
-                "layers with and without experts are not dealt so",
-                _ADD_LAYER,
-            ),
+            "model.mlp_layer_types": lambda value, q: {*value} <= ({"sparse"} if q.model.num_experts else {"dense"}),
         },
     ),
 }
@@ -93,33 +85,6 @@ MODEL_RULES: Rules = {
 
 
 _CHANGE_VALUE = "choose a value that nanotron has, or change its code"
-
-_SETUP = (
-    ("general.project", "traincost"),
-    ("general.run", "run"),
-    ("general.seed", 42),
-    ("checkpoints.checkpoints_path", "checkpoints"),
-    ("checkpoints.checkpoint_interval", 1000),
-    ("model.init_method.std", 0.02),
-    (f"{_MODEL}is_qwen2_config", True),
-    ("tokenizer.tokenizer_name_or_path", None),
-    ("optimizer.weight_decay", 0.1),
-    ("optimizer.clip_grad", 1.0),
-    ("optimizer.learning_rate_scheduler.learning_rate", 3e-4),
-    ("optimizer.learning_rate_scheduler.lr_warmup_steps", 0),
-    ("optimizer.learning_rate_scheduler.lr_warmup_style", "linear"),
-    ("optimizer.learning_rate_scheduler.lr_decay_style", "cosine"),
-    ("optimizer.learning_rate_scheduler.min_decay_lr", 3e-5),
-)
-"""Settings that the file requires and that no question determines."""
-
-_ADAMW = {
-    "optimizer.optimizer_factory.name": "adamW",
-    "optimizer.optimizer_factory.adam_eps": 1e-8,
-    "optimizer.optimizer_factory.adam_beta1": 0.9,
-    "optimizer.optimizer_factory.adam_beta2": 0.95,
-    "optimizer.optimizer_factory.torch_adam_is_fused": True,
-}
 
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "bf16-mixed": "bfloat16"}
 
@@ -184,29 +149,14 @@ RULES: Rules = {
             "recipe.precision": _precision,
             "recipe.gradient_dtype": _gradients,
             "recipe.recompute": _recompute,
-            "recipe.stack.name": only_stack("nanotron", "nanotron"),
             "recipe.stack.dispatcher": _dispatcher,
-            "layout.expert_tensor": needs(
-                has_usual_expert_tensor,
-                "experts' matrices are split as those of other layers or not at all",
-                "leave expert_tensor out",
-            ),
-            "layout.shard_group": needs(
-                shards_over_all, "the optimizer is sharded over all replicas", "leave shard_group out"
-            ),
+            "layout.expert_tensor": has_usual_expert_tensor,
+            "layout.shard_group": shards_over_all,
             "layout.sequence_parallel": _norms,
-            "layout.context_method": needs(
-                lambda value, q: q.layout.context == 1 or value == "ring",
-                "context ranks pass keys and values around a ring",
-                "set context_method to ring",
-            ),
-            "layout.stage_layers": needs(
-                lambda value, q: (
-                    value is None
-                    or (q.layout.pipeline > 1 and value == partition_layers_by_cost(q.layout.pipeline, q.model))
-                ),
-                "layers are dealt to stages by their cost",
-                "leave stage_layers out",
+            "layout.context_method": lambda value, q: q.layout.context == 1 or value == "ring",
+            "layout.stage_layers": lambda value, q: (
+                value is None
+                or (q.layout.pipeline > 1 and value == partition_layers_by_cost(q.layout.pipeline, q.model))
             ),
         },
     ),
@@ -265,14 +215,7 @@ def _put_model(draft: Draft) -> None:
     draft.model = model
 
 
-_REQUIRED_SETTINGS = (
-    *_SETUP,
-    ("optimizer.accumulate_grad_in_fp32", True),
-    ("optimizer.zero_stage", 0),
-    ("parallelism.pp_engine", "1f1b"),
-    *_ADAMW.items(),
-)
-"""Values of required settings, kept where the rule of a field is not expressible."""
+_REQUIRED_SETTINGS = tuple((name, None if value == "" else value) for name, value in _TABLE["required"].items())
 
 
 NANOTRON = training_target(

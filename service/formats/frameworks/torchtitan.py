@@ -4,7 +4,7 @@ Source: torchtitan 0.2.2 config/job_config.py, its defaults included, torchtitan
 config/configs.py; torchtitan 0.2.2 and 0.3.0, distributed/pipeline_parallel.py.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,22 +26,16 @@ from service.formats.rules import (
     draft_reader,
     framework_table,
     has_custom_split,
-    needs,
     not_expressible,
-    only_stack,
     rules_of,
     steps_of,
     training_target,
 )
 from service.formats.text import Entry, Settings, command_text, nested, toml_text, words_of
 
-SCHEDULES = {
-    "1f1b": "1F1B",
-    "interleaved-1f1b": "Interleaved1F1B",
-    "gpipe": "GPipe",
-    "zero-bubble": "ZBVZeroBubble",
-    "dualpipe": "DualPipeV",
-}
+_TABLE = framework_table("torchtitan", "shared", "0.2", "0.3", "main", "read", "schedules", "registered")
+
+SCHEDULES: Mapping[str, str] = _TABLE["schedules"]
 """Names of pipeline schedules in torch.distributed.pipelining."""
 
 
@@ -96,20 +90,8 @@ class RegisteredModel:
     """Layers, width, query heads, key and value heads, width of the MLP, rows of the embedding, experts."""
 
 
-_LLAMA, _QWEN = 128_256, 151_936
-
-REGISTERED = (
-    RegisteredModel("llama3", "8B", "llama3_8b", "llama-3.1-8b", (32, 4096, 32, 8, 14336, _LLAMA, 0)),
-    RegisteredModel("llama3", "70B", "llama3_70b", "llama-3.1-70b", (80, 8192, 64, 8, 28672, _LLAMA, 0)),
-    RegisteredModel("llama3", "405B", "llama3_405b", "llama-3.1-405b", (126, 16384, 128, 8, 53248, _LLAMA, 0)),
-    RegisteredModel("qwen3", "0.6B", "qwen3_0_6b", "qwen3-0.6b", (28, 1024, 16, 8, 3072, _QWEN, 0)),
-    RegisteredModel("qwen3", "1.7B", "qwen3_1_7b", "qwen3-1.7b", (28, 2048, 16, 8, 6144, _QWEN, 0)),
-    RegisteredModel("qwen3", "14B", "qwen3_14b", "qwen3-14b", (40, 5120, 40, 8, 17408, _QWEN, 0)),
-    RegisteredModel("qwen3", "32B", "qwen3_32b", "qwen3-32b", (64, 5120, 64, 8, 25600, _QWEN, 0)),
-    RegisteredModel("qwen3", "30B-A3B", "qwen3_30b_a3b", "qwen3-30b-a3b", (48, 2048, 32, 4, 6144, _QWEN, 128)),
-)
-"""Models to match, by their sizes. Source: torchtitan 0.2.2 and 0.3.0, models/llama3/__init__.py,
-models/qwen3/__init__.py and their config_registry.py."""
+REGISTERED = tuple(RegisteredModel(**{**row, "sizes": tuple(row["sizes"])}) for row in _TABLE["registered"]["models"])
+"""Models to match, by their sizes."""
 
 
 def registered_model(model: Model) -> RegisteredModel | None:
@@ -292,8 +274,6 @@ def _recompute_class(value: Any, question: CompleteQuestion) -> Written:
     return combined({"activation_checkpoint": classes[value.granularity]}, _recompute_lacks(value))
 
 
-_TABLE = framework_table("torchtitan", "shared", "0.2", "0.3", "main", "read")
-
 _SHARED: Rules = {
     **COMMON_RULES,
     **rules_of(
@@ -301,12 +281,7 @@ _SHARED: Rules = {
         {
             "recipe.training_tokens": lambda _, q: steps_of(q),
             "recipe.precision": _precision,
-            "recipe.gradient_dtype": needs(
-                lambda value, q: value == "fp32" or q.recipe.precision == "bf16",
-                "gradients are reduced in fp32, not in {value}",
-                "leave gradient_dtype out",
-            ),
-            "recipe.stack.name": only_stack("torchtitan", "torchtitan"),
+            "recipe.gradient_dtype": lambda value, q: value == "fp32" or q.recipe.precision == "bf16",
             "recipe.stack.implementation": _compiled,
             "recipe.stack.deterministic": lambda value, _: value or None,
             "layout.data": _replicas,
@@ -316,11 +291,7 @@ _SHARED: Rules = {
             "layout.reshard_after_forward": lambda value, q: (
                 ("always" if value else "never") if q.layout.zero_stage == 3 else None
             ),
-            "layout.virtual_group": needs(
-                lambda value, q: value == q.layout.pipeline,
-                "the schedule has groups of one pipeline",
-                "leave virtual_group out",
-            ),
+            "layout.virtual_group": lambda value, q: value == q.layout.pipeline,
             "layout.schedule": _schedule,
             "layout.embedding_in_split": _end,
             "layout.loss_in_split": _end,
@@ -333,27 +304,15 @@ _NEW = {
     "recipe.stack.cuda_graphs": _graphs,
     "recipe.stack.tensor_overlap": _tensor_overlap("compile.enable_async_tensor_parallel"),
     "layout.sequence_parallel": lambda value, q: None if q.layout.tensor == 1 or value else False,
-    "layout.context_method": needs(
-        lambda value, q: q.layout.context == 1 or value == "all-gather",
-        "context ranks gather keys and values, and not by {value}",
-        "set context_method to all-gather",
-    ),
-    "layout.expert_tensor": needs(
-        lambda value, q: not q.model.num_experts or value == 1 or q.layout.expert == 1,
-        "experts' matrices are not split beside the experts",
-        "set expert_tensor to 1",
-    ),
+    "layout.context_method": lambda value, q: q.layout.context == 1 or value == "all-gather",
+    "layout.expert_tensor": lambda value, q: not q.model.num_experts or value == 1 or q.layout.expert == 1,
 }
 
 _OLD_RULES = rules_of(
     _TABLE["0.2"],
     {
         "recipe.stack.tensor_overlap": _tensor_overlap("parallelism.enable_async_tensor_parallel"),
-        "layout.sequence_parallel": needs(
-            lambda value, q: q.layout.tensor == 1 or value,
-            "tensor ranks always split norms along the sequence",
-            "set sequence_parallel to true",
-        ),
+        "layout.sequence_parallel": lambda value, q: q.layout.tensor == 1 or value,
         "layout.context_method": _rotation,
         "layout.expert_tensor": lambda value, q: value if q.model.num_experts else None,
         "layout.stage_layers": _stage_modules("output"),
@@ -368,11 +327,7 @@ _FLAG_RULES = rules_of(
         **_NEW,
         "recipe.micro_batch": _local_batch,
         "recipe.recompute": _recompute_fixed,
-        "layout.stage_layers": needs(
-            lambda _, q: not has_custom_split(q),
-            "modules of each stage are a list of lists, which is no flag",
-            "use version main",
-        ),
+        "layout.stage_layers": lambda _, q: not has_custom_split(q),
     },
 )
 _FUNCTION_RULES = rules_of(
