@@ -132,7 +132,7 @@ def idempotent(write: Callable[..., Response]) -> Callable[..., Response]:
             return write(request=request, **arguments)
         if len(sent) > 1 or KEY.fullmatch(sent[0]) is None:
             raise WrongParameter(MALFORMED)
-        key = RequestKey(caller=caller_of(request).owner, operation=request.scope["route"].operation_id, key=sent[0])
+        key = RequestKey(caller=caller_of(request).owner, operation=request.scope["route"].unique_id, key=sent[0])
         digest = digest_of(to_json(_ordered(arguments["body"])) + request.scope["query_string"])
         engine = database_of(request)
         answer, is_repeat = once(engine, key, digest, lambda: _stored(write(request=request, **arguments), digest))

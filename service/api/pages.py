@@ -148,25 +148,20 @@ class ReadinessAnswer(Documented):
 
 
 @health_router.get(
-    "/healthz",
-    operation_id="getHealth",
-    summary="The process is alive",
-    response_model=answer(HealthAnswer),
-    openapi_extra=PUBLIC,
+    "/healthz", summary="The process is alive", response_model=answer(HealthAnswer), openapi_extra=PUBLIC
 )
-async def health() -> Response:
+async def get_health() -> Response:
     """Liveness: answer while the process runs."""
     return json_answer(HealthAnswer())
 
 
 @health_router.get(
     "/readyz",
-    operation_id="getReadiness",
     summary="The database can be read and written, and the process is not about to end",
     response_model=answer(ReadinessAnswer),
     openapi_extra=PUBLIC,
 )
-async def readiness(request: Request) -> Response:
+async def get_readiness(request: Request) -> Response:
     """Readiness: 200 once the database accepts changes; 503 before that and while the process drains."""
     if request.app.state.draining.is_set():
         raise Leaving(LEAVING)
@@ -178,15 +173,15 @@ async def readiness(request: Request) -> Response:
 
 @health_router.get(
     "/metrics",
-    operation_id="getMetrics",
     summary="Figures of this process and of the database, for Prometheus",
-    description="The text format of Prometheus. Where the database does not answer in time, "
-    "traincost_database_up is 0 and what only it knows is not there.",
     response_class=PlainTextResponse,
     response_description="The figures.",
 )
-async def figures(request: Request) -> Response:
-    """Counts in memory, and figures of the database where it answers within two seconds."""
+async def get_metrics(request: Request) -> Response:
+    """The text format of Prometheus.
+
+    Where the database does not answer in time, traincost_database_up is 0 and what only it knows is not there.
+    """
     state = request.app.state
     database = await state.database_figures.now()
     content = await asyncio.to_thread(state.metrics.exposed, state.catalogue.revision, database)

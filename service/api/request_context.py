@@ -79,9 +79,9 @@ DEPRECATED: Mapping[str, Deprecation] = {}
 """Deprecated operations by id; none yet."""
 
 
-def deprecation_headers(operation_id: str | None) -> tuple[RawHeader, ...]:
+def deprecation_headers(operation_id: str) -> tuple[RawHeader, ...]:
     """Headers of a deprecated operation. Source: RFC 9745, RFC 8594 and RFC 5829 (successor-version)."""
-    deprecation = DEPRECATED.get(operation_id) if operation_id is not None else None
+    deprecation = DEPRECATED.get(operation_id)
     if deprecation is None:
         return ()
     return (

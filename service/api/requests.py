@@ -226,13 +226,23 @@ class _ParsedRequest(Request):
         return self.parsed
 
 
-class StrictRoute(APIRoute):
-    """A route that authenticates before it reads, and refuses parameters and media types that it does not declare."""
+def operation_id_of(route: APIRoute) -> str:
+    """The id of an operation: the name of its function in camel case."""
+    first, *others = route.name.split("_")
+    return first + "".join(word.capitalize() for word in others)
 
-    def __init__(self, *args: Any, operation_id: str | None = None, **options: Any) -> None:
-        if operation_id is not None:
-            options["openapi_extra"] = with_scope(options.get("openapi_extra"), options.get("methods") or {"GET"})
-        super().__init__(*args, operation_id=operation_id, **options)
+
+class StrictRoute(APIRoute):
+    """A route that authenticates before it reads, and refuses parameters and media types that it does not declare.
+
+    The name of its function is the operation id, and the docstring the description, in one paragraph.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        if options["include_in_schema"]:
+            options["openapi_extra"] = with_scope(options["openapi_extra"], options["methods"] or {"GET"})
+            options["description"] = options["description"] or " ".join((endpoint.__doc__ or "").split())
+        super().__init__(path, endpoint, **options | {"generate_unique_id_function": operation_id_of})
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's handler behind the checks."""
@@ -281,7 +291,7 @@ async def authenticate(request: Request) -> None:
         raise HTTPException(404)  # no name contains NUL, and PostgreSQL refuses it in text
     route, context = request.scope["route"], context_of(request)
     context.route = route.path_format
-    context.headers.extend(deprecation_headers(route.operation_id))
+    context.headers.extend(deprecation_headers(route.unique_id))
     state = request.app.state
     is_open = not is_locked(state.keys, state.tokens)
     if is_open and not is_public(route.openapi_extra):

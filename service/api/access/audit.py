@@ -40,7 +40,7 @@ def begin_audit(request: Request, caller: Caller) -> None:
     call = AuditedCall(
         caller=caller.id or None,
         owner=caller.owner,
-        operation=request.scope["route"].operation_id,
+        operation=request.scope["route"].unique_id,
         request_id=state["request_id"],
     )
     state[AUDITED_CALL] = call

@@ -18,7 +18,6 @@ router = APIRouter(tags=["accuracy"], route_class=StrictRoute)
 
 @router.get(
     "/v1/accuracy",
-    operation_id="getAccuracy",
     summary="Predicted against published memory and step time, by source",
     description="Every published measurement that ships with the service, asked and compared: errors by source, "
     "rows that cannot be asked by reason, how often the verdict was right, and the rows farthest off. Steps are "
@@ -39,7 +38,6 @@ async def get_accuracy(request: Request) -> Response:
 
 @router.get(
     "/v1/accuracy/totals",
-    operation_id="getTotalsAccuracy",
     summary="Predicted against published GPU-hours, run by run",
     description="Every published run that ships with the service, asked and compared: those whose GPU-hours are "
     "of one pre-training run, as decided from their own text before any was asked, and the others beside them.",

@@ -41,7 +41,6 @@ AT_A_TIME = 16
 
 @router.post(
     "/v1/batch",
-    operation_id="createBatch",
     summary="Many questions, each with its own status",
     description="Each question is answered, or refused, as the route of its kind would answer it; pointers of a "
     "refusal begin at its body. What is wrong with one leaves the others as they are; what is wrong with the "

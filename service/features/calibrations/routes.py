@@ -24,7 +24,8 @@ from service.features.calibrations.calibrations import (
 )
 from service.features.calibrations.fitting import fit_calibration, read_fit_data
 from service.features.calibrations.schemas import CalibrationRequest, PromotionRequest
-from service.store.measurements import Calibration, create_calibration
+from service.store import measurements
+from service.store.measurements import Calibration
 from service.tabular.lists import ListTypes
 from service.validation.reading import read_spec
 from service.validation.serialization import to_bytes
@@ -69,11 +70,7 @@ Fitted = Annotated[Calibration, Depends(_fit)]
 @router.post(
     "/v1/calibrations",
     status_code=201,
-    operation_id="createCalibration",
     summary="Fit the constants of a device on measurements of it",
-    description="Constants of one device, fitted on measurements of it that are not in quarantine. Errors are those of "
-    "predictions by constants that never saw the run, or where there is one run, the shape; beside them those of "
-    "before.",
     response_model=answer(CALIBRATION),
     response_description="The calibration, a draft.",
     responses={201: {"headers": {"Location": {"description": "Where it is read.", "schema": {"type": "string"}}}}},
@@ -81,44 +78,40 @@ Fitted = Annotated[Calibration, Depends(_fit)]
 )
 @queued
 @idempotent
-def create(request: Request, database: Database, body: JsonBody[CalibrationRequest], fitted: Fitted) -> Response:
-    """Store a draft; it changes no answer until it is promoted."""
-    found = create_calibration(database, fitted)
+def create_calibration(
+    request: Request, database: Database, body: JsonBody[CalibrationRequest], fitted: Fitted
+) -> Response:
+    """Constants of one device, fitted on measurements of it that are not in quarantine.
+
+    Errors are those of predictions by constants that never saw the run, or where there is one run, the shape;
+    beside them those of before.
+    """
+    found = measurements.create_calibration(database, fitted)
     location = {"Location": f"{calibrations.PATH}/{found.id}"}
     return Response(
         to_bytes(calibrations.calibration_record(found)), status_code=201, headers=location, media_type=JSON
     )
 
 
-@router.get(
-    ONE,
-    operation_id="getCalibration",
-    summary="One calibration",
-    description="Its errors by probe, its constants, and what it was fitted on.",
-    response_model=answer(CALIBRATION),
-    response_description="The calibration.",
-)
-def read(database: Database, caller: CallerDep, calibration_id: CalibrationId) -> Response:
-    """Return its current state."""
+@router.get(ONE, summary="One calibration", response_model=answer(CALIBRATION), response_description="The calibration.")
+def get_calibration(database: Database, caller: CallerDep, calibration_id: CalibrationId) -> Response:
+    """Its errors by probe, its constants, and what it was fitted on."""
     return json_answer(calibrations.calibration_record(calibrations.find_calibration(database, caller, calibration_id)))
 
 
 @router.get(
     f"{ONE}/drift",
-    operation_id="getCalibrationDrift",
     summary="Whether a calibration still holds",
-    description="Its predictions beside what was measured of its device since it was fitted.",
     response_model=answer(CalibrationDrift),
     response_description="Whether it still holds.",
 )
-def drift(request: Request, database: Database, calibration_id: CalibrationId) -> Response:
-    """Compare it with newer measurements."""
+def get_calibration_drift(request: Request, database: Database, calibration_id: CalibrationId) -> Response:
+    """Its predictions beside what was measured of its device since it was fitted."""
     return json_answer(drift_of(database, view_of(request), caller_of(request), calibration_id))
 
 
 @router.post(
     f"{ONE}/promote",
-    operation_id="promoteCalibration",
     summary="Let a calibration hold for its GPU",
     description="From then on its owner's answers about its GPU rest on it and name it; with scope everyone, which "
     "only an admin may give, every caller's do. Refused unless predictions of what it never saw are nearer than "
@@ -128,7 +121,7 @@ def drift(request: Request, database: Database, calibration_id: CalibrationId) -
     openapi_extra=examples("promoteCalibration", required=False),
 )
 @queued
-def promote_one(
+def promote_calibration(
     request: Request, database: Database, calibration_id: CalibrationId, body: OptionalJsonBody[PromotionRequest]
 ) -> Response:
     """Promote it; `rev` reads the catalogue before."""
@@ -138,29 +131,25 @@ def promote_one(
 
 @router.post(
     f"{ONE}/rollback",
-    operation_id="rollBackCalibration",
     summary="Let what held before a calibration hold again",
-    description="Another calibration, or published rates: answers are those of before again.",
     response_model=answer(CALIBRATION),
     response_description="The calibration.",
 )
 @queued
-def roll_back_one(request: Request, database: Database, calibration_id: CalibrationId) -> Response:
-    """Roll it back, if it is in effect."""
+def roll_back_calibration(request: Request, database: Database, calibration_id: CalibrationId) -> Response:
+    """Another calibration, or published rates: answers are those of before again."""
     history, caller = request.app.state.history, caller_of(request)
     return json_answer(calibrations.calibration_record(roll_back(database, history, caller, calibration_id)))
 
 
 @router.post(
     f"{ONE}/retire",
-    operation_id="retireCalibration",
     summary="Give a calibration up",
-    description="A draft, or the one that holds: published rates come in its place.",
     response_model=answer(CALIBRATION),
     response_description="The calibration.",
 )
 @queued
-def retire_one(request: Request, database: Database, calibration_id: CalibrationId) -> Response:
-    """Retire it; it stays readable, because answers name it."""
+def retire_calibration(request: Request, database: Database, calibration_id: CalibrationId) -> Response:
+    """A draft, or the one that holds: published rates come in its place."""
     history, caller = request.app.state.history, caller_of(request)
     return json_answer(calibrations.calibration_record(retire(database, history, caller, calibration_id)))

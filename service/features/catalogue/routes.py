@@ -32,12 +32,12 @@ from service.api.requests import (
 )
 from service.catalogue import Catalogue, Holdings
 from service.errors import Conflict, Refused
+from service.features.catalogue import custom_rows
 from service.features.catalogue.custom_rows import (
     ImportedModelRow,
     RowChange,
     create_row,
     delete_row,
-    import_model,
     patch_row,
     replace_row,
 )
@@ -245,9 +245,7 @@ NameText = Annotated[str | None, query_text("name", {"type": "string"}, "Its nam
 @router.post(
     "/v1/models/import",
     status_code=201,
-    operation_id="importModel",
     summary="Create one of your own models from its config.json",
-    description="The whole body is the config.json, as it is.",
     response_model=answer(ImportedModelRow),
     response_description="The row, its parameters, and what was assumed.",
     responses={201: {"headers": CREATED}},
@@ -255,10 +253,10 @@ NameText = Annotated[str | None, query_text("name", {"type": "string"}, "Its nam
 )
 @queued
 @idempotent
-def import_config_json(request: Request, body: JsonBody[HfConfig], slug: SlugText, name: NameText) -> Response:
+def import_model(request: Request, body: JsonBody[HfConfig], slug: SlugText, name: NameText) -> Response:
     """The whole body is the config.json, as it is."""
     try:
-        imported = import_model(request.app.state.history, caller_of(request), body, slug, name)
+        imported = custom_rows.import_model(request.app.state.history, caller_of(request), body, slug, name)
     except Refused as refused:
         raise _of_query(refused) from None
     return _created("models", "slug", imported.row, imported)
@@ -312,14 +310,13 @@ ReadImport = Annotated[tuple[ImportOptions, Holdings, ImportDraft | ImportReport
 
 @router.post(
     "/v1/prices/import",
-    operation_id="importPrices",
     summary="Own prices from a spreadsheet",
     response_model=answer(ImportReport),
     response_description="What was done, and what is wrong with rows that were skipped.",
     openapi_extra=examples("importPrices", CSV_BODY),
 )
 @queued
-def import_table(request: Request, read: ReadImport) -> Response:
+def import_prices(request: Request, read: ReadImport) -> Response:
     """Import all rows or none, unless wrong ones are to be skipped; the CSV of the list can be imported back."""
     options, before, draft = read
     try:

@@ -137,13 +137,12 @@ HEADERS = {
 
 @router.get(
     "/v1/cell/why",
-    operation_id="getCellReason",
     summary="Why a cell shows an error",
     response_class=PlainTextResponse,
     responses=_text("ok, or one line for each thing to mend."),
     openapi_extra=requires("sheet", SHEET_KEY),
 )
-async def why(request: Request, parameters: CellQuery, metric: MetricQuery = None) -> Response:
+async def get_cell_reason(request: Request, parameters: CellQuery, metric: MetricQuery = None) -> Response:
     """Explain a cell, given its query and metric; always text."""
     if is_head(request):
         return _head(request)
@@ -156,13 +155,12 @@ async def why(request: Request, parameters: CellQuery, metric: MetricQuery = Non
 
 @router.get(
     "/v1/cell/{metric}",
-    operation_id="getCell",
     summary="One number of an answer",
     response_class=PlainTextResponse,
     responses=_text("The number alone.", headers=HEADERS),
     openapi_extra=requires("sheet", SHEET_KEY),
 )
-async def cell(
+async def get_cell(
     request: Request,
     parameters: CellQuery,
     metric: Annotated[
@@ -182,13 +180,12 @@ async def cell(
 
 @table_router.get(
     "/v1/cell/table.csv",
-    operation_id="getCellTable",
     summary="Numbers of an answer as CSV, or of several: a field with several values (tp=1;2;4) is swept",
     response_class=Response,
     responses=_text("The numbers.", CSV_BODY),
     openapi_extra=requires("sheet", SHEET_KEY),
 )
-async def table(request: Request, parameters: TableQuery, metrics: MetricsQuery = None) -> Response:
+async def get_cell_table(request: Request, parameters: TableQuery, metrics: MetricsQuery = None) -> Response:
     """Each number with its unit, a prediction with its ends; one that is not known with the reason."""
 
     async def rows(catalogue: Catalogue) -> tuple[str, dict[str, str]]:
@@ -201,13 +198,12 @@ async def table(request: Request, parameters: TableQuery, metrics: MetricsQuery 
 
 @table_router.get(
     "/v1/cell/estimate.xml",
-    operation_id="getCellXml",
     summary="Numbers of an answer as XML without a namespace, for FILTERXML",
     response_class=Response,
     responses=_text("The numbers.", XML),
     openapi_extra=requires("sheet", SHEET_KEY),
 )
-async def estimate(request: Request, parameters: TableQuery, metrics: MetricsQuery = None) -> Response:
+async def get_cell_xml(request: Request, parameters: TableQuery, metrics: MetricsQuery = None) -> Response:
     """Each number with its unit, a prediction with its ends; one that is not known with the reason."""
 
     async def elements(catalogue: Catalogue) -> tuple[str, dict[str, str]]:
@@ -222,7 +218,7 @@ async def _answered(
     answer: Callable[[Catalogue], Awaitable[tuple[str, dict[str, str]]]],
 ) -> Response:
     """The text of an answer with its headers, or its error in the requested form."""
-    form = FORMS[request.scope["route"].operation_id]
+    form = FORMS[request.scope["route"].unique_id]
     if is_head(request):
         return _head(request, form.media_type)
     on_error = cells.on_error_of(parameters)
@@ -265,7 +261,7 @@ def _uncached(text: str, media_type: str = TEXT_BODY) -> Response:
 
 def on_not_allowed(request: Request, error: AccessDenied) -> Response:
     """Problem document of a refused caller, or its text if a cell asks for text."""
-    operation_id, text = request.scope["route"].operation_id, f"{error.code}: {error.detail}"
+    operation_id, text = request.scope["route"].unique_id, f"{error.code}: {error.detail}"
     if operation_id == "getCellReason":
         return _uncached(text)
     form, on_error = FORMS.get(operation_id), cells.on_error_of(request.query_params.multi_items())

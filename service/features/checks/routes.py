@@ -63,7 +63,6 @@ router = APIRouter(tags=["checks"], route_class=StrictRoute)
 
 @router.post(
     "/v1/check",
-    operation_id="createCheck",
     summary="May this job start?",
     response_model=answer(Check),
     openapi_extra=requires("read") | examples("createCheck"),
@@ -146,14 +145,13 @@ CallerCatalogue = Annotated[Catalogue, Depends(catalogue_of)]
 
 @adapter_router.get(
     "/v1/adapters/slurm/{name}",
-    operation_id="getSlurmHook",
     summary="A Lua hook for Slurm, to be put beside slurm.conf",
     description="Query parameters are parts of the question in flat form that hold for every job of the site, such as "
     "gpu=h100&usd_per_gpu_hour=2.5.",
     response_class=PlainTextResponse,
     response_description="The hook.",
 )
-async def slurm_hook(request: Request, name: SlurmFile, site: SiteQuery, catalogue: CallerCatalogue) -> Response:
+async def get_slurm_hook(request: Request, name: SlurmFile, site: SiteQuery, catalogue: CallerCatalogue) -> Response:
     """Return the hook, with the address of this service and the settings of the query."""
     text = _file(request, f"slurm/{name}")
     parts = body_of_flat(site)
@@ -166,20 +164,17 @@ async def slurm_hook(request: Request, name: SlurmFile, site: SiteQuery, catalog
 
 @adapter_router.get(
     "/v1/adapters/{scheduler}/{name}",
-    operation_id="getAdapter",
     summary="A file for a scheduler's operator",
-    description="A webhook's configuration, Kueue's controller and manifests, checked launches with Ray and SkyPilot.",
     response_class=PlainTextResponse,
     response_description="The file.",
 )
-async def adapter(request: Request, scheduler: Scheduler, name: AdapterFile) -> Response:
-    """Return the file, with the address of this service."""
+async def get_adapter(request: Request, scheduler: Scheduler, name: AdapterFile) -> Response:
+    """A webhook's configuration, Kueue's controller and manifests, checked launches with Ray and SkyPilot."""
     return PlainTextResponse(_file(request, f"{scheduler}/{name}"))
 
 
 @adapter_router.post(
     "/v1/adapters/slurm/check",
-    operation_id="createSlurmCheck",
     summary="May this job of Slurm start? Four lines",
     description="Verdict (ok, warn, deny, or unknown for what is no known training), reason, id of the estimate, "
     "minutes of wall time to ask for. The last two may be empty.",
@@ -187,7 +182,7 @@ async def adapter(request: Request, scheduler: Scheduler, name: AdapterFile) -> 
     response_description="Four lines.",
     openapi_extra=requires("read") | examples("createSlurmCheck"),
 )
-async def slurm_check(
+async def create_slurm_check(
     request: Request, body: RawJsonBody[SlurmCheckRequest], catalogue: CallerCatalogue
 ) -> PlainTextResponse:
     """Check a job for a Slurm hook."""
@@ -198,16 +193,14 @@ async def slurm_check(
 
 @adapter_router.post(
     "/v1/adapters/kubernetes/check",
-    operation_id="createKubernetesCheck",
     summary="May this object of Kubernetes start?",
-    description="A Job, JobSet, PyTorchJob, TrainJob, or a Workload of Kueue; anything else is unknown.",
     response_model=answer(JobCheck),
     openapi_extra=requires("read") | examples("createKubernetesCheck"),
 )
-async def kubernetes_check(
+async def create_kubernetes_check(
     request: Request, body: RawJsonBody[KubernetesObject], catalogue: CallerCatalogue
 ) -> Response:
-    """Check an object for a Kubernetes controller."""
+    """A Job, JobSet, PyTorchJob, TrainJob, or a Workload of Kueue; anything else is unknown."""
     job_check = await evaluated(request, check_manifest, body, catalogue)
     _count(request, job_check.verdict)
     return json_answer(job_check)
@@ -215,18 +208,18 @@ async def kubernetes_check(
 
 @adapter_router.post(
     "/v1/adapters/kubernetes/admission/{token}",
-    operation_id="createAdmissionReview",
     summary="A validating webhook of Kubernetes",
-    description="AdmissionReview of admission.k8s.io/v1, in and out. The token is the setting "
-    "TRAINCOST_ADMISSION_TOKEN; a webhook's address can carry no other secret.",
     response_model=answer(AdmissionAnswer),
     response_description="The same review with its response.",
     openapi_extra=PUBLIC | examples("createAdmissionReview"),
 )
-async def kubernetes_admission(
+async def create_admission_review(
     request: Request, token: Token, body: RawJsonBody[AdmissionReview], catalogue: CallerCatalogue
 ) -> Response:
-    """Deny objects that run out of memory; warn their creator of others."""
+    """AdmissionReview of admission.k8s.io/v1, in and out.
+
+    The token is the setting TRAINCOST_ADMISSION_TOKEN; a webhook's address can carry no other secret.
+    """
     admission_token = request.app.state.settings.admission_token
     if admission_token is None or not compare_digest(admission_token.encode(), token.encode()):
         raise NotFound("there is no webhook at this address; TRAINCOST_ADMISSION_TOKEN says at which")

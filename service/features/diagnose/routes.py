@@ -16,13 +16,13 @@ router = APIRouter(tags=["diagnoses"], route_class=StrictRoute)
 
 @router.post(
     "/v1/diagnose",
-    operation_id="createDiagnosis",
     summary="Why did it run out of memory?",
-    description="The body of /v1/estimates with the message, what torch.cuda.memory_stats() gave, or both. The "
-    "answer repeats nothing of the message but its numbers.",
     response_model=answer(Diagnosis),
     openapi_extra=requires("read") | examples("createDiagnosis"),
 )
 async def create_diagnosis(request: Request, body: JsonBody[DiagnoseRequest], catalogue: CatalogueDep) -> Response:
-    """Diagnose an out-of-memory error."""
+    """The body of /v1/estimates with the message, what torch.cuda.memory_stats() gave, or both.
+
+    The answer repeats nothing of the message but its numbers.
+    """
     return Response(await compute(request, diagnosis_json, body, catalogue), media_type=JSON)

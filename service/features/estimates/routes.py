@@ -170,14 +170,8 @@ for _part in PARTS:
 stored_router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
 
-@stored_router.get(
-    "/v1/estimates/{estimate_id}",
-    operation_id="getStoredEstimate",
-    summary="An answer that was stored",
-    description="Of a scenario, a launch check or a check of the caller's owner; to an admin, of anyone's.",
-    response_model=answer(Answer),
-)
-def stored_estimate(
+@stored_router.get("/v1/estimates/{estimate_id}", summary="An answer that was stored", response_model=answer(Answer))
+def get_stored_estimate(
     request: Request,
     database: Database,
     caller: CallerDep,
@@ -185,7 +179,7 @@ def stored_estimate(
         str, Path(description="Id of the answer.", examples=["est_bcc8e6385ed0cbc7bc9d4ef58d62404d"])
     ],
 ) -> Response:
-    """Asking alone stores nothing; scenarios and checks do."""
+    """Of a scenario, a launch check or a check of the caller's owner; to an admin, of anyone's."""
     state = request.app.state
     checked = state.checked_questions
     waiting = partial(checked.find, owner=caller.visible_owner)
@@ -200,14 +194,12 @@ timeline_router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
 @timeline_router.post(
     "/v1/memory/timeline",
-    operation_id="createTimeline",
     summary="Memory over a step, stage by stage",
-    description="The same body as /v1/memory. Points are in order; their series follow the stage's kinds.",
     response_model=answer(TimelineAnswer),
     openapi_extra=requires("read") | examples("createEstimate"),
 )
-async def memory_over_a_step(request: Request, body: JsonBody[QuestionRequest], catalogue: CatalogueDep) -> Response:
-    """Live bytes by kind from the start of a step to its end, for the first step and for any later one."""
+async def create_timeline(request: Request, body: JsonBody[QuestionRequest], catalogue: CatalogueDep) -> Response:
+    """The same body as /v1/memory. Points are in order; their series follow the stage's kinds."""
     return Response(await compute(request, timeline_json, body, catalogue), media_type=JSON)
 
 
@@ -216,7 +208,6 @@ choices_router = APIRouter(tags=["choices"], route_class=StrictRoute)
 
 @choices_router.get(
     "/v1/choices",
-    operation_id="listChoices",
     summary="Every enumeration, with its source",
     response_model=answer(Choices),
     response_description="Choices by field.",

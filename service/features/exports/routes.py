@@ -84,23 +84,15 @@ CommandDep = Annotated[
 ]
 
 
-@router.get(
-    "/v1/exports",
-    operation_id="listExportTargets",
-    summary="Tools that a question can be written for",
-    response_model=answer(ExportTargets),
-)
-async def list_targets() -> Response:
+@router.get("/v1/exports", summary="Tools that a question can be written for", response_model=answer(ExportTargets))
+async def list_export_targets() -> Response:
     """List tools with versions, file names and sources."""
     return json_answer(listed_targets())
 
 
 @router.post(
     "/v1/exports/{target}",
-    operation_id="createExport",
     summary="A question as a tool's own file",
-    description="The same body as /v1/estimates. Every field of recipe and layout is in the file, needs no place in "
-    "it, or stands in not_expressible with what to do.",
     response_model=answer(Export),
     response_description="The file; as text/plain it comes alone.",
     responses={
@@ -113,7 +105,7 @@ async def list_targets() -> Response:
     },
     openapi_extra=requires("read") | examples("createEstimate"),
 )
-async def write_export(
+async def create_export(
     request: Request,
     target: TargetName,
     version: VersionDep,
@@ -121,7 +113,11 @@ async def write_export(
     body: JsonBody[QuestionRequest],
     catalogue: CatalogueDep,
 ) -> Response:
-    """Return the file of the launcher or framework."""
+    """The same body as /v1/estimates.
+
+    Every field of recipe and layout is in the file, needs no place in it, or stands in not_expressible with what to
+    do.
+    """
     tool = target_named(target)
     try:
         found = export(body, catalogue, tool, chosen(VERSION, version, list(tool.versions)), command)
@@ -139,10 +135,7 @@ async def write_export(
 
 @router.post(
     "/v1/imports/{format}",
-    operation_id="createImport",
     summary="A framework's own file as a recipe and a layout",
-    description="What the file says, field by field, ready to be asked with a cluster beside it. A wrong value is "
-    "refused with its line and column; settings that are not understood are listed.",
     response_model=answer(Imported),
     response_description="Model, recipe and layout, as far as the file says them.",
     openapi_extra=requires("read")
@@ -154,12 +147,15 @@ async def write_export(
         },
     ),
 )
-async def read_file(
+async def create_import(
     request: Request,
     format: FormatName,
     body: Annotated[str | Mapping[str, Any], Depends(text_or_json(ImportRequest))],
 ) -> Response:
-    """Read a file as parts of a question."""
+    """What the file says, field by field, ready to be asked with a cluster beside it.
+
+    A wrong value is refused with its line and column; settings that are not understood are listed.
+    """
     text = body if isinstance(body, str) else body.get(FIELD)
     if not isinstance(text, str) or not (isinstance(body, str) or len(body) == 1):
         message = f"the object has not the one field {FIELD}, a text"

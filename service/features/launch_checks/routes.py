@@ -185,9 +185,7 @@ add_list(
 @router.post(
     "/v1/launch-checks",
     status_code=202,
-    operation_id="createLaunchCheck",
     summary="Measure a job before it starts",
-    description="A worker measures the real kernels of this model under this recipe and layout.",
     response_model=answer(LaunchCheck),
     response_description="The launch check, queued.",
     responses={
@@ -197,8 +195,8 @@ add_list(
 )
 @queued
 @idempotent
-def create(request: Request, database: Database, body: JsonBody[LaunchCheckRequest]) -> Response:
-    """Answer and store the question, predict the measurements, and queue the job."""
+def create_launch_check(request: Request, database: Database, body: JsonBody[LaunchCheckRequest]) -> Response:
+    """A worker measures the real kernels of this model under this recipe and layout."""
     state = request.app.state
     state.checked_questions.write()  # it may name a check that was answered a moment ago
     found = launch_checks.create_launch_check(
@@ -209,28 +207,22 @@ def create(request: Request, database: Database, body: JsonBody[LaunchCheckReque
 
 
 @router.get(
-    ONE,
-    operation_id="getLaunchCheck",
-    summary="One launch check",
-    description="How far it is, or what it found: computed once, when it ended.",
-    response_model=answer(LaunchCheck),
-    response_description="The launch check.",
+    ONE, summary="One launch check", response_model=answer(LaunchCheck), response_description="The launch check."
 )
-def read(database: Database, caller: CallerDep, check_id: CheckId) -> Response:
-    """Return its current state."""
+def get_launch_check(database: Database, caller: CallerDep, check_id: CheckId) -> Response:
+    """How far it is, or what it found: computed once, when it ended."""
     return json_answer(launch_checks.find_launch_check(database, caller, check_id))
 
 
 @router.get(
     f"{ONE}/events",
-    operation_id="getLaunchCheckEvents",
     summary="What happens to a launch check, as it happens",
     description=EVENTS_TEXT,
     response_class=Response,
     response_description="What happens, as it happens.",
     responses={200: {"content": {EVENTS: {"schema": {"description": EVENTS_TEXT}, "example": EVENTS_EXAMPLE}}}},
 )
-def events(request: Request, database: Database, check_id: CheckId, after: LastEvent) -> Response:
+def get_launch_check_events(request: Request, database: Database, check_id: CheckId, after: LastEvent) -> Response:
     """Stream events until the launch check ends."""
     launch_checks.find_launch_check(database, caller_of(request), check_id)  # 404 before the stream starts
     stream = while_authorized(request, _events(request, check_id, after))
@@ -239,29 +231,24 @@ def events(request: Request, database: Database, check_id: CheckId, after: LastE
 
 @router.post(
     f"{ONE}/cancel",
-    operation_id="cancelLaunchCheck",
     summary="Stop a launch check",
-    description="What runs is stopped at the worker's next word; one that has ended stays as it is.",
     response_model=answer(LaunchCheck),
     response_description="The launch check.",
 )
 @queued
-def cancel(request: Request, check_id: CheckId) -> Response:
-    """Cancel it; a body is ignored."""
+def cancel_launch_check(request: Request, check_id: CheckId) -> Response:
+    """What runs is stopped at the worker's next word; one that has ended stays as it is."""
     return json_answer(launch_checks.cancel_launch_check(database_of(request), caller_of(request), check_id, on_end))
 
 
 @router.get(
     f"{ONE}/trace",
-    operation_id="getLaunchCheckTrace",
     summary="The trace of a launch check's profile",
-    description="For chrome://tracing, Perfetto, and TensorBoard's profiler, which takes it under the name that it is "
-    "saved as.",
     response_class=Response,
     response_description="A Chrome trace, compressed.",
     responses={200: {"content": {GZIP: {"schema": {"type": "string", "format": "binary"}}}}},
 )
-def trace(database: Database, caller: CallerDep, check_id: CheckId) -> Response:
-    """Return the trace as a file for trace viewers."""
+def get_launch_check_trace(database: Database, caller: CallerDep, check_id: CheckId) -> Response:
+    """For chrome://tracing, Perfetto, and TensorBoard's profiler, which takes it under the name that it is saved as."""
     saved_as = {"Content-Disposition": f'attachment; filename="{check_id}.pt.trace.json.gz"'}
     return Response(launch_checks.launch_check_trace(database, caller, check_id), media_type=GZIP, headers=saved_as)

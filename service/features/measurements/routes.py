@@ -14,14 +14,13 @@ from service.api.inputs import Database, database_of, one_of, view_of
 from service.api.openapi import CSV_BODY, JSON_BODY, TEXT_BODY, examples
 from service.api.requests import BodyForm, JsonBody, Parameters, StrictRoute, answer, whole_query
 from service.errors import Refused
-from service.features.measurements import measurements
+from service.features.measurements import importing, measurements
 from service.features.measurements.importing import (
     FORMATS,
     NUMBERS,
     ImportedMeasurements,
     MeasurementImportQuery,
     MeasurementsRequest,
-    import_measurements,
     import_records,
 )
 from service.features.measurements.measurements import (
@@ -78,91 +77,85 @@ FactsQuery = Annotated[Parameters, Depends(whole_query(MeasurementImportQuery, *
 
 @router.post(
     "/v1/measurements",
-    operation_id="importMeasurements",
     summary="Records of probes that ran anywhere",
-    description="Records of probes, as a worker's record.json holds them. Runs on shared, divided or throttled devices "
-    "and outliers among others of their kind go into quarantine, where nothing is fitted on them. A stored "
-    "measurement is not stored twice.",
     response_model=answer(ImportedMeasurements),
     response_description="What came in.",
     openapi_extra=examples("importMeasurements"),
 )
 @queued
-def import_all(request: Request, database: Database, body: JsonBody[MeasurementsRequest]) -> Response:
-    """Store records with current predictions."""
+def import_measurements(request: Request, database: Database, body: JsonBody[MeasurementsRequest]) -> Response:
+    """Records of probes, as a worker's record.json holds them.
+
+    Runs on shared, divided or throttled devices and outliers among others of their kind go into quarantine, where
+    nothing is fitted on them. A stored measurement is not stored twice.
+    """
     return json_answer(import_records(database, view_of(request), caller_of(request), body))
 
 
 @router.post(
     "/v1/measurements/imports/{format}",
-    operation_id="importMeasurementFile",
     summary="Measurements of another tool",
-    description="A file that is not of its format is refused with the column, the unit or the line that is wrong. A "
-    "pickle is refused before anything reads it.",
     response_model=answer(ImportedMeasurements),
     response_description="What came in.",
     openapi_extra=examples("importMeasurementFile", TEXT_BODY),
 )
 @queued
-def import_file(
+def import_measurement_file(
     request: Request,
     database: Database,
     format: FormatName,
     content: FileBody,
     query: FactsQuery,
 ) -> Response:
-    """Store the measurements of a file; facts that it lacks are in the query."""
+    """A file that is not of its format is refused with the column, the unit or the line that is wrong.
+
+    A pickle is refused before anything reads it.
+    """
     given: dict[str, Any] = {name: text for name in FACTS if (text := one_of(request, name)) is not None}
     try:
         numbers = {name: read_value(name, "number", given[name], ".") for name in NUMBERS if name in given}
     except Refused as refused:
         raise WrongParameter(*refused.problems) from None
     catalogue, caller = view_of(request), caller_of(request)
-    return json_answer(import_measurements(database, catalogue, caller, format, content, given | numbers))
+    return json_answer(importing.import_measurements(database, catalogue, caller, format, content, given | numbers))
 
 
 @router.get(
     "/v1/measurements/{measurement_id}",
-    operation_id="getMeasurement",
     summary="One measurement",
-    description="One measurement, with its shape and what it was measured on.",
     response_model=answer(MEASUREMENTS.detail("MeasuredQuantity", "One measurement.", MeasurementDetail)),
     response_description="The measurement.",
 )
-def read(
+def get_measurement(
     database: Database,
     caller: CallerDep,
     measurement_id: Annotated[str, Path(description="Id of the measurement.", examples=[MEASUREMENT_ID])],
 ) -> Response:
-    """Return a measurement with its shape and its environment as objects."""
+    """One measurement, with its shape and what it was measured on."""
     return json_answer(measurements.measurement_record(measurements.find_measurement(database, caller, measurement_id)))
 
 
 @router.post(
     "/v1/measurements/quarantine",
-    operation_id="quarantineMeasurements",
     summary="Quarantine measurements",
-    description="They stay in the list, and nothing is fitted on them from then on.",
     response_model=answer(MeasurementItems),
     response_description="The measurements as they are then.",
     openapi_extra=examples("quarantineMeasurements"),
 )
 @queued
 def quarantine_measurements(request: Request, body: JsonBody[QuarantineRequest]) -> Response:
-    """Quarantine measurements; existing calibrations do not change."""
+    """They stay in the list, and nothing is fitted on them from then on."""
     return json_answer(quarantine(database_of(request), caller_of(request), body))
 
 
 @router.post(
     "/v1/measurements/release",
-    operation_id="releaseMeasurements",
     summary="Release measurements from quarantine",
-    description="The reason of their quarantine was examined and does not hold. They count again in later fits.",
     response_model=answer(MeasurementItems),
     response_description="The measurements as they are then.",
     openapi_extra=examples("releaseMeasurements"),
 )
 @queued
 def release_measurements(request: Request, body: JsonBody[ReleaseRequest]) -> Response:
-    """Release measurements for the next fit."""
+    """The reason of their quarantine was examined and does not hold. They count again in later fits."""
     return json_answer(release(database_of(request), caller_of(request), body))

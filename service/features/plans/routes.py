@@ -24,7 +24,6 @@ router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
 @router.post(
     "/v1/plans",
-    operation_id="createPlans",
     summary="The best layouts for a job",
     description="Every legal layout is worked out by the formulas of estimates. A caller that accepts "
     f"{EVENTS} gets the progress of the search; hanging up ends it.",

@@ -48,11 +48,7 @@ async def _records(request: Request, body: TextOrDocument) -> SlurmRecords:
 
 @router.post(
     "/v1/reconciliations",
-    operation_id="createReconciliation",
     summary="What did jobs take that were estimated before?",
-    description="Jobs whose comment holds the id of an estimate, as Slurm's hooks write it, beside what the "
-    "estimate predicted. Those whose hours are compared are kept as measurements of source slurm, each once. "
-    "`traincost reconcile` calls sacct and sends only what is needed of it.",
     response_model=answer(Reconciliation),
     openapi_extra=examples(
         "createReconciliation",
@@ -63,10 +59,14 @@ async def _records(request: Request, body: TextOrDocument) -> SlurmRecords:
     ),
 )
 @queued
-def reconcile_jobs(
+def create_reconciliation(
     request: Request, database: Database, records: Annotated[SlurmRecords, Depends(_records)]
 ) -> Response:
-    """Compare each job with its recomputed prediction; jobs without one are counted with the reason."""
+    """Jobs whose comment holds the id of an estimate, as Slurm's hooks write it, beside what the estimate predicted.
+
+    Those whose hours are compared are kept as measurements of source slurm, each once. `traincost reconcile` calls
+    sacct and sends only what is needed of it.
+    """
     state, caller = request.app.state, caller_of(request)
     state.checked_questions.write()  # a job may end before the question of its check is written
     others = state.checked_questions.of_others()

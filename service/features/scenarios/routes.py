@@ -21,7 +21,7 @@ from service.api.pages import GUIDE
 from service.api.requests import JsonBody, PatchBody, RowRevisionDep, StrictRoute, answer
 from service.features.scenarios import scenarios
 from service.features.scenarios.budgets import budget_sheets, example_budget, scenario_budget
-from service.features.scenarios.scenarios import ScenarioChange, listed_shares, revoke_share, share_scenario
+from service.features.scenarios.scenarios import ScenarioChange, listed_shares
 from service.features.scenarios.schemas import ScenarioPatch, ScenarioRequest, ShareRequest, ShownScenario
 from service.store.scenarios import SavedQuestion
 from service.tabular import sheets as open_document
@@ -64,7 +64,6 @@ Change = Annotated[ScenarioChange, Depends(_change)]
 @router.post(
     "/v1/scenarios",
     status_code=201,
-    operation_id="createScenario",
     summary="Keep a question under a name",
     response_model=answer(ShownScenario),
     response_description="The scenario.",
@@ -73,7 +72,7 @@ Change = Annotated[ScenarioChange, Depends(_change)]
 )
 @queued
 @idempotent
-def create(request: Request, database: Database, body: JsonBody[ScenarioRequest]) -> Response:
+def create_scenario(request: Request, database: Database, body: JsonBody[ScenarioRequest]) -> Response:
     """Answer the question and store it with its answer."""
     saved = scenarios.create_scenario(database, view_of(request), caller_of(request), body)
     return _scenario_response(saved, status=201, location=f"{scenarios.PATH}/{saved.scenario.id}")
@@ -81,20 +80,18 @@ def create(request: Request, database: Database, body: JsonBody[ScenarioRequest]
 
 @router.get(
     ONE,
-    operation_id="getScenario",
     summary="One saved question",
     response_model=answer(ShownScenario),
     response_description="The scenario.",
     openapi_extra=requires("read", SHARE_LINK),
 )
-def read(request: Request, database: Database, scenario_id: ScenarioId, revision: RowRevisionDep) -> Response:
+def get_scenario(request: Request, database: Database, scenario_id: ScenarioId, revision: RowRevisionDep) -> Response:
     """Return its current or a former revision."""
     return _scenario_response(scenarios.find_scenario(database, caller_of(request), scenario_id, revision))
 
 
 @router.put(
     ONE,
-    operation_id="replaceScenario",
     summary="Replace a saved question",
     response_model=answer(ShownScenario),
     response_description="Its new revision.",
@@ -102,14 +99,13 @@ def read(request: Request, database: Database, scenario_id: ScenarioId, revision
     openapi_extra=examples("createScenario"),
 )
 @queued
-def replace(request: Request, database: Database, change: Change, body: JsonBody[ScenarioRequest]) -> Response:
+def replace_scenario(request: Request, database: Database, change: Change, body: JsonBody[ScenarioRequest]) -> Response:
     """Answer the question again, under the current versions."""
     return _scenario_response(scenarios.replace_scenario(database, request.app.state.history.view, change, body))
 
 
 @router.patch(
     ONE,
-    operation_id="updateScenario",
     summary="Change some of a saved question",
     response_model=answer(ShownScenario),
     response_description="Its new revision.",
@@ -117,20 +113,14 @@ def replace(request: Request, database: Database, change: Change, body: JsonBody
     openapi_extra=examples("updateScenario", MERGE_PATCH, JSON),
 )
 @queued
-def update(request: Request, database: Database, change: Change, body: PatchBody[ScenarioPatch]) -> Response:
+def update_scenario(request: Request, database: Database, change: Change, body: PatchBody[ScenarioPatch]) -> Response:
     """Answer only a changed question again."""
     return _scenario_response(scenarios.patch_scenario(database, request.app.state.history.view, change, body))
 
 
-@router.delete(
-    ONE,
-    status_code=204,
-    operation_id="deleteScenario",
-    summary="Remove a saved question",
-    response_description="It is gone.",
-)
+@router.delete(ONE, status_code=204, summary="Remove a saved question", response_description="It is gone.")
 @queued
-def delete(request: Request, change: Change) -> Response:
+def delete_scenario(request: Request, change: Change) -> Response:
     """Delete it with its revisions; the stored answer remains readable."""
     scenarios.delete_scenario(database_of(request), change)
     return Response(status_code=204)
@@ -138,7 +128,6 @@ def delete(request: Request, change: Change) -> Response:
 
 @router.post(
     f"{ONE}/share",
-    operation_id="shareScenario",
     summary="Links that show a saved question to anyone who has them",
     description="Its JSON and its budgets can be read without a key until the links end, or are revoked, or the key "
     "that made them is. They show the scenario as it is then, and end with it.",
@@ -146,38 +135,38 @@ def delete(request: Request, change: Change) -> Response:
     openapi_extra=examples("shareScenario"),
 )
 @queued
-def share(request: Request, database: Database, scenario_id: ScenarioId, body: JsonBody[ShareRequest]) -> Response:
+def share_scenario(
+    request: Request, database: Database, scenario_id: ScenarioId, body: JsonBody[ShareRequest]
+) -> Response:
     """Create links, and store a row for them without the links."""
     keys, caller = request.app.state.keys, caller_of(request)
-    return json_answer(share_scenario(database, keys, caller, scenario_id, body, address_of(request)))
+    return json_answer(scenarios.share_scenario(database, keys, caller, scenario_id, body, address_of(request)))
 
 
 @router.get(
     f"{ONE}/shares",
-    operation_id="listShares",
     summary="The links of a saved question",
-    description="Those that hold and, for thirty days, those that have ended. Links that an earlier version signed are "
-    "not among them.",
     response_model=answer(ShareList),
     openapi_extra=requires("write"),
 )
-def shares(database: Database, caller: CallerDep, scenario_id: ScenarioId) -> Response:
-    """List shares without their links, which grant access."""
+def list_shares(database: Database, caller: CallerDep, scenario_id: ScenarioId) -> Response:
+    """Those that hold and, for thirty days, those that have ended.
+
+    Links that an earlier version signed are not among them.
+    """
     return json_answer(listed_shares(database, caller, scenario_id))
 
 
 @router.delete(
     f"{ONE}/shares/{{share_id}}",
     status_code=204,
-    operation_id="revokeShare",
     summary="Revoke links of a saved question",
-    description="They open nothing from then on; they stay in the list, revoked, for thirty days.",
     response_description="They are revoked.",
 )
 @queued
-def revoke(request: Request, scenario_id: ScenarioId, share_id: ShareId) -> Response:
-    """Revoke the links of a share for good."""
-    revoke_share(database_of(request), caller_of(request), scenario_id, share_id)
+def revoke_share(request: Request, scenario_id: ScenarioId, share_id: ShareId) -> Response:
+    """They open nothing from then on; they stay in the list, revoked, for thirty days."""
+    scenarios.revoke_share(database_of(request), caller_of(request), scenario_id, share_id)
     return Response(status_code=204)
 
 

@@ -16,13 +16,13 @@ router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
 @router.post(
     "/v1/solve",
-    operation_id="createSolution",
     summary="One open field: the value that keeps the limits, and the next one that does not",
-    description="The value keeps the limits and the next one does not: the numbers of both prove it. Where no value "
-    "keeps the limits, it is null, and the next one says what is missing.",
     response_model=answer(Solution),
     openapi_extra=requires("read") | examples("createSolution"),
 )
-async def solve(request: Request, body: JsonBody[SolveRequest], catalogue: CatalogueDep) -> Response:
-    """The largest or smallest value of a field with which the job fits and keeps its limits, with its proof."""
+async def create_solution(request: Request, body: JsonBody[SolveRequest], catalogue: CatalogueDep) -> Response:
+    """The value keeps the limits and the next one does not: the numbers of both prove it.
+
+    Where no value keeps the limits, it is null, and the next one says what is missing.
+    """
     return Response(await compute(request, solution_json, body, catalogue), media_type=JSON)

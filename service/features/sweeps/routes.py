@@ -109,7 +109,6 @@ ReadSweep = Annotated[Sweep, Depends(_sweep)]
 @router.post(
     "/v1/sweeps",
     status_code=202,
-    operation_id="createSweep",
     summary="Answer many questions",
     description="What is wrong with an item is refused as a whole; a combination that cannot be answered is a "
     "row with status 422 and its reason. Rows go through the lists in the order models, clusters, layouts, "
@@ -121,30 +120,22 @@ ReadSweep = Annotated[Sweep, Depends(_sweep)]
 )
 @queued
 @idempotent
-def create(request: Request, database: Database, body: JsonBody[SweepRequest], read: ReadSweep) -> Response:
+def create_sweep(request: Request, database: Database, body: JsonBody[SweepRequest], read: ReadSweep) -> Response:
     """Store a sweep and queue its shards."""
     sweep = sweeps.create_sweep(database, caller_of(request), read, question_counter(request))
     headers = {"Location": sweep.links["self"]}
     return Response(to_bytes(sweep), status_code=202, headers=headers, media_type=JSON)
 
 
-@router.get(
-    ONE,
-    operation_id="getSweep",
-    summary="How far a sweep is",
-    description="Rows and pieces so far, and how long the rest takes.",
-    response_model=answer(SweepAnswer),
-)
-def read(database: Database, caller: CallerDep, sweep_id: SweepId) -> Response:
-    """Return its current state."""
+@router.get(ONE, summary="How far a sweep is", response_model=answer(SweepAnswer))
+def get_sweep(database: Database, caller: CallerDep, sweep_id: SweepId) -> Response:
+    """Rows and pieces so far, and how long the rest takes."""
     return json_answer(sweeps.find_sweep(database, caller, sweep_id))
 
 
 @router.get(
     f"{ONE}/events",
-    operation_id="getSweepEvents",
     summary="How far a sweep is, as it changes",
-    description="A client that reconnects gets the current state first, so nothing is missed.",
     response_class=StreamingResponse,
     response_description="How far it is, as it changes.",
     responses={
@@ -161,36 +152,24 @@ def read(database: Database, caller: CallerDep, sweep_id: SweepId) -> Response:
         }
     },
 )
-def events(request: Request, database: Database, caller: CallerDep, sweep_id: SweepId) -> Response:
-    """Stream its states until it ends, the client hangs up or the service stops."""
+def get_sweep_events(request: Request, database: Database, caller: CallerDep, sweep_id: SweepId) -> Response:
+    """A client that reconnects gets the current state first, so nothing is missed."""
     sweeps.visible_sweep(database, caller, sweep_id)
     state_events = while_authorized(request, events_of(request, sweep_id))
     return StreamingResponse(state_events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
 
 
-@router.post(
-    f"{ONE}/cancel",
-    operation_id="cancelSweep",
-    summary="Stop a sweep",
-    description="What is done stays; workers stop within a heartbeat.",
-    response_model=answer(SweepAnswer),
-)
+@router.post(f"{ONE}/cancel", summary="Stop a sweep", response_model=answer(SweepAnswer))
 @queued
-def cancel(request: Request, sweep_id: SweepId) -> Response:
-    """Cancel queued shards at once and running ones soon."""
+def cancel_sweep(request: Request, sweep_id: SweepId) -> Response:
+    """What is done stays; workers stop within a heartbeat."""
     return json_answer(sweeps.cancel_sweep(database_of(request), caller_of(request), sweep_id))
 
 
-@router.post(
-    f"{ONE}/resume",
-    operation_id="resumeSweep",
-    summary="Go on with a sweep",
-    description="Pieces that were cancelled or failed are worked out; those that are done are not.",
-    response_model=answer(SweepAnswer),
-)
+@router.post(f"{ONE}/resume", summary="Go on with a sweep", response_model=answer(SweepAnswer))
 @queued
-def resume(request: Request, sweep_id: SweepId) -> Response:
-    """Resume a sweep; one that has succeeded stays unchanged."""
+def resume_sweep(request: Request, sweep_id: SweepId) -> Response:
+    """Pieces that were cancelled or failed are worked out; those that are done are not."""
     return json_answer(sweeps.resume_sweep(database_of(request), caller_of(request), sweep_id))
 
 
@@ -202,21 +181,19 @@ TABLE = (
 
 @router.get(
     f"{ONE}/rows.parquet",
-    operation_id="getSweepAsParquet",
     summary="The table of a sweep as Parquet",
     description=TABLE,
     response_class=Response,
     response_description="The table.",
     responses={200: {"content": {PARQUET: {"schema": BINARY}}}},
 )
-def parquet(request: Request, database: Database, sweep_id: SweepId) -> Response:
+def get_sweep_as_parquet(request: Request, database: Database, sweep_id: SweepId) -> Response:
     """Stream the table by shard."""
     return _table(request, database, sweep_id, "parquet")
 
 
 @router.get(
     f"{ONE}/rows.csv",
-    operation_id="getSweepAsCsv",
     summary="The table of a sweep as CSV",
     description=TABLE,
     response_class=Response,
@@ -232,14 +209,13 @@ def parquet(request: Request, database: Database, sweep_id: SweepId) -> Response
         }
     },
 )
-def csv(request: Request, database: Database, sweep_id: SweepId) -> Response:
+def get_sweep_as_csv(request: Request, database: Database, sweep_id: SweepId) -> Response:
     """Stream the table by shard."""
     return _table(request, database, sweep_id, "csv")
 
 
 @router.get(
     "/v1/worker/sweeps/{sweep_id}",
-    operation_id="getSweepContent",
     summary="What the rows of a sweep are made of",
     description="Pieces of a sweep name it and their rows; what the rows are made of is read once, by a worker "
     "that holds one of them.",
@@ -257,7 +233,7 @@ def csv(request: Request, database: Database, sweep_id: SweepId) -> Response:
     },
     openapi_extra=requires("worker"),
 )
-def content(request: Request, database: Database, sweep_id: SweepId, token: LeaseToken) -> Response:
+def get_sweep_content(request: Request, database: Database, sweep_id: SweepId, token: LeaseToken) -> Response:
     """Return its stored bytes to a worker with one of its shards."""
     if not holds_part(database, sweep_id, token, caller_of(request).id):
         raise LeaseLost(NOT_HELD)

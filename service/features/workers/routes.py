@@ -28,7 +28,8 @@ from service.features.workers.schemas import (
     HeartbeatRequest,
     refuse_deep_progress,
 )
-from service.jobs.leases import JobFile, Lease, finish_job, heartbeat_job, holds_job, store_file
+from service.jobs import leases
+from service.jobs.leases import JobFile, Lease, heartbeat_job, holds_job, store_file
 from service.store.workers import JobRequest, WorkerBounds, read_workers, record_worker
 from service.validation.devices import with_catalogue_names
 from service.validation.reading import read_spec
@@ -50,17 +51,15 @@ WRITTEN = "It is written."
 
 @router.post(
     "/v1/worker/claim",
-    operation_id="claimJob",
     summary="A job for a worker",
-    description="Waits for a job that the worker can do, for wait_seconds at most.",
     response_model=answer(JobClaim),
     response_description="A job, under a lease.",
     responses={204: {"description": "There is none for this worker; it may ask again at once."}},
     openapi_extra=requires("worker") | examples("claimJob"),
 )
-async def claim(request: Request, body: JsonBody[ClaimRequest]) -> Response:
-    """Claim a job, waiting in the event loop; only queries of the database take a thread."""
-    claim_request = read_spec(ClaimRequest, body, "")
+async def claim_job(request: Request, body: JsonBody[ClaimRequest]) -> Response:
+    """Waits for a job that the worker can do, for wait_seconds at most."""
+    claim_request = read_spec(ClaimRequest, body, "")  # waits on the event loop; only queries take a thread
     engine, state = database_of(request), request.app.state
     capabilities = with_catalogue_names(view_of(request), claim_request.capabilities)
     caller, bounds = caller_of(request), WorkerBounds(state.settings.workers_per_key, _alive_seconds(request))
@@ -92,16 +91,14 @@ async def claim(request: Request, body: JsonBody[ClaimRequest]) -> Response:
 
 @router.post(
     "/v1/worker/jobs/{job_id}/heartbeat",
-    operation_id="keepJob",
     summary="A worker is still at its job",
-    description="Renews the lease. 409: no job is held under it, so what runs is to be stopped. At most 16 KB.",
     response_model=answer(HeartbeatAnswer),
     response_description="What to do.",
     openapi_extra=requires("worker") | examples("keepJob"),
 )
 @queued
-def heartbeat(request: Request, database: Database, job_id: JobId, body: JsonBody[HeartbeatRequest]) -> Response:
-    """Renew the lease; changed progress becomes an event of the job."""
+def keep_job(request: Request, database: Database, job_id: JobId, body: JsonBody[HeartbeatRequest]) -> Response:
+    """Renews the lease. 409: no job is held under it, so what runs is to be stopped. At most 16 KB."""
     sent = read_spec(HeartbeatRequest, body, "")
     refuse_deep_progress(sent.progress)
     lease = lease_of(request, job_id, sent.lease)
@@ -114,9 +111,7 @@ def heartbeat(request: Request, database: Database, job_id: JobId, body: JsonBod
 @router.put(
     "/v1/worker/jobs/{job_id}/files/{file_name}",
     status_code=204,
-    operation_id="keepJobFile",
     summary="A file that a job left",
-    description="In the place of one of the same name. Files of an attempt go when another one begins.",
     response_description=WRITTEN,
     openapi_extra=requires("worker")
     | {
@@ -128,7 +123,7 @@ def heartbeat(request: Request, database: Database, job_id: JobId, body: JsonBod
     },
 )
 async def keep_job_file(request: Request, job_id: JobId, file_name: FileName, token: LeaseToken) -> Response:
-    """Store the bytes of a file, read only if the lease is valid."""
+    """In the place of one of the same name. Files of an attempt go when another one begins."""
     lease = lease_of(request, job_id, token)
     if not FILE_NAME.fullmatch(file_name):
         raise WrongParameter(WRONG_NAME)
@@ -151,28 +146,21 @@ def _keep(request: Request, lease: Lease, file: JobFile) -> Response:
 @router.post(
     "/v1/worker/jobs/{job_id}/finish",
     status_code=204,
-    operation_id="finishJob",
     summary="A worker's attempt at a job ended",
-    description="Hands in the outcome of the attempt. Sent again, it is taken once; another outcome is 409.",
     response_description=WRITTEN,
     openapi_extra=requires("worker") | examples("finishJob"),
 )
 @queued
-def finish(request: Request, job_id: JobId, body: JsonBody[FinishRequest]) -> Response:
-    """Finish a job in one transaction; a repeated request has no further effect."""
+def finish_job(request: Request, job_id: JobId, body: JsonBody[FinishRequest]) -> Response:
+    """Hands in the outcome of the attempt. Sent again, it is taken once; another outcome is 409."""
     sent = read_spec(FinishRequest, body, "")
-    if not finish_job(database_of(request), lease_of(request, job_id, sent.lease), sent.ended(), on_end):
+    if not leases.finish_job(database_of(request), lease_of(request, job_id, sent.lease), sent.ended(), on_end):
         raise LeaseLost(NOT_HELD)
     return Response(status_code=204)
 
 
-@router.get(
-    "/v1/workers",
-    operation_id="listWorkers",
-    summary="Workers that were heard of in the last week",
-    response_model=answer(WorkerList),
-)
-def workers(request: Request, database: Database, caller: CallerDep) -> Response:
+@router.get("/v1/workers", summary="Workers that were heard of in the last week", response_model=answer(WorkerList))
+def list_workers(request: Request, database: Database, caller: CallerDep) -> Response:
     """One that waits for a job is heard of at each of its requests, one that has a job at each of its heartbeats.
 
     Those are listed that take the caller's jobs, and of what they are at only jobs that the caller may see.
