@@ -41,61 +41,30 @@ LIMIT_HEADERS: Mapping[str, Schema] = PARTS["headers"]
 REQUEST_ID = "5d2f0c0a6c0f4b5e9a3f1f6f0c8e7a21"
 
 DETAILS: Mapping[str, str] = {
-    "not_json": "send a JSON text; this one is none at line 1, column 11",
+    **PARTS["details"],
     "bad_request": ONE_HOST,
     "unauthorized": NO_KEY,
-    "forbidden": "this needs a key with the scope write, which this one has not",
     "foreign_page": CROSS_SITE,
     "unknown_host": UNKNOWN_NAME,
-    "unknown_metric": "no number of the answer has this name; did you mean gpu_hours or usd_per_gpu_hour or "
-    "totals.gpu_hours?",
-    "unknown_revision": "no catalogue of this revision is kept; GET /v1/catalogue/revisions lists those that are",
-    "not_found": "the catalogue holds no model of this name; did you mean llama-7b or llama-65b or llama-33b?",
-    "method_not_allowed": "use GET, HEAD, OPTIONS, POST",
-    "body_timeout": "send the whole body within 30 seconds",
-    "head_timeout": "send the request line and all headers within 10 seconds",
-    "stale": "the row is at revision 2 now; read it again, and change that",
-    "body_too_large": "send at most 1048576 bytes",
-    "unsupported_media_type": "send the body as content-type: application/json, in UTF-8",
     "key_reused": REUSED,
     "precondition_required": NEEDED,
     "too_many_computations": caller_excess(16, 8).detail,
     "rate_limited": too_many_requests(Allowance(0, 20.0, 1.0)).detail,
-    "head_too_large": "send a request line and headers of at most 65536 bytes",
-    "internal_error": "this is a defect of the service; report it with the request_id",
-    "too_many_connections": "close connections that are not in use, or wait",
     "too_many_bodies": TOO_MUCH,
     "computing_full": queue_full(60).detail,
     "computation_lost": process_lost(1).detail,
     "issuer_away": ISSUER_AWAY,
     "busy": NO_SLOT,
     "draining": LEAVING,
-    "not_ready": "the database does not answer",
 }
 """What each kind may say of one time that it happened."""
 
 FIELDS: Mapping[str, Mapping[str, str]] = {
-    "no_matching_worker": {
-        "pointer": "/on",
-        "code": "no_matching_worker",
-        "message": "no live worker has the GPU h100-sxm5-80gb; workers seen: lab: no GPU, 8 threads",
-        "fix": NO_WORKER_FIX,
-    },
-    "conflict": {
-        "pointer": "/slug",
-        "code": "name_taken",
-        "message": "a row of the shipped catalogue has this name; an own row cannot take its place",
-        "fix": "choose another",
-    },
+    **PARTS["fieldDetails"],
+    "no_matching_worker": PARTS["fieldDetails"]["no_matching_worker"] | {"fix": NO_WORKER_FIX},
     **{
         one.code: {"pointer": f"/{one.field}", "code": one.code, "message": one.message, "fix": one.fix}
         for one in (FINISHED, NOT_HELD)
-    },
-    "refused": {
-        "pointer": "/layout",
-        "code": "replica_divides_cluster",
-        "message": "one replica takes tensor 3 x context 1 x pipeline 1 = 3 GPUs, which does not divide 8",
-        "fix": "make their product 1, 2, 4 or 8",
     },
 }
 """The same of kinds that name a field."""

@@ -7,6 +7,7 @@ cost. caution: everything between, and everything that could not be compared.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import ValidationError
@@ -167,37 +168,9 @@ def launch_verdict(findings: Findings) -> tuple[LaunchVerdict, tuple[Reason, ...
     return reasons[0].verdict, tuple(reasons)
 
 
-RULES: Mapping[str, tuple[LaunchVerdict, str]] = {
-    "out_of_memory": ("no-go", "ask POST /v1/memory for changes that make it fit"),
-    "measured_memory_exceeds": (
-        "no-go", "lower micro_batch or recompute activations until what was measured fits",
-    ),
-    "step_out_of_memory": ("no-go", "free the device's memory, or lower sequence_length or micro_batch"),
-    "wrong_results": ("no-go", "take the device out of service and have it tested: its arithmetic is wrong"),
-    "driver_too_old": ("no-go", "update the driver, or take an image whose torch is built for this one"),
-    "broken_rate": (
-        "no-go",
-        "look for a broken link, a wrong BIOS setting or a device in a low power state before the job starts",
-    ),
-    "at_risk": ("caution", "ask POST /v1/memory for changes that make it fit surely"),
-    "measured_memory_tight": ("caution", "leave room: lower micro_batch, or recompute activations"),
-    "slower": ("caution", "plan with the estimate after the measurements, or find out what slows the device"),
-    "throttled": ("caution", "look after cooling and power limit, then check again"),
-    "device_busy": ("caution", "end those processes, or take another device, then check again"),
-    "partition": ("caution", "check on a whole GPU"),
-    "probe_failed": ("caution", "mend what the reason says, then check again"),
-    "probe_skipped": ("caution", "check on a machine that can run it"),
-    "impossible_value": (
-        "caution", "look at the worker and its clock: the value counts nowhere, and the check has to be made again",
-    ),
-    "nothing_measured": ("caution", "ask for a larger time_budget_seconds, or for fewer probes"),
-    "not_comparable": ("caution", 'start a worker on the cluster and ask with "on": "matching"'),
-    "network_unmeasured": (
-        "caution",
-        "run all_reduce_perf of nccl-tests over the job's nodes, and have its output imported as measurements",
-    ),
-    "nothing_compared": ("caution", "ask for more probes or a larger time_budget_seconds"),
-}  # fmt: skip
+RULES: Mapping[str, tuple[LaunchVerdict, str]] = adapter_of(dict[str, tuple[LaunchVerdict, str]]).validate_json(
+    Path(__file__).with_name("rules.json").read_bytes()
+)
 """Best verdict that each rule leaves, and its fix, by its code: the worst first, in the order of reasons."""
 
 Messages = Iterator[tuple[str, str]]
