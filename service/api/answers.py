@@ -37,9 +37,9 @@ FORM_OF: Mapping[str, TableForm] = {JSON: "json", CSV_BODY: "csv", XLSX: "xlsx"}
 """Form of a table by media type."""
 
 
-def json_answer(value: Any) -> Response:
+def json_answer(value: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON response."""
-    return Response(to_bytes(value), media_type=JSON)
+    return Response(to_bytes(value), status_code, headers, JSON)
 
 
 FILE_ENDINGS = {XLSX: "xlsx", PARQUET: "parquet"}

@@ -107,11 +107,11 @@ class _Call:
     arguments: tuple[Any, ...]
     caller: str
     """Key of the caller's queue."""
-    key: Hashable
+    key: Hashable = None
     """Key that identical computations share; None for an unshared one."""
-    deadline_seconds: float | None
+    deadline_seconds: float | None = None
     """Time limit of the computation [second]; None for DEADLINE_SECONDS."""
-    is_admitted: bool
+    is_admitted: bool = False
     """Whether its request has already passed the limits."""
     queue_seconds: float | None = None
     """Time limit of the wait for a process [second]; None for no limit."""
@@ -368,16 +368,10 @@ async def compute(
 
 
 async def computed_items(
-    request: Request,
-    function: Callable[..., Any],
-    *arguments: Any,
-    key: Hashable = None,
-    deadline_seconds: float | None = None,
-    until: Event | None = None,
+    request: Request, function: Callable[..., Any], *arguments: Any, until: Event
 ) -> AsyncGenerator[Any, None]:
     """Items that a generator yields in a compute process, then its result; an integer adds that many questions."""
-    call = _Call(function, arguments, _caller(request), key, deadline_seconds, is_admitted=False)
-    async with aclosing(_items_of(request, call, until)) as items:
+    async with aclosing(_items_of(request, _Call(function, arguments, _caller(request)), until)) as items:
         async for item in items:
             yield item
 

@@ -69,9 +69,23 @@ def examples(operation: str, *media_types: str, text: Schema | None = None, requ
     return {"requestBody": {"required": required, "content": content | ({} if text is None else {TEXT_BODY: text})}}
 
 
+BINARY: Schema = {"type": "string", "format": "binary"}
+
+
+def content(media_type: str, schema: Schema, example: str | None = None) -> dict[int | str, Schema]:
+    """An answer of one media type, for `responses`."""
+    return {200: {"content": {media_type: {"schema": schema, **({} if example is None else {"example": example})}}}}
+
+
+def located(status: int, description: str = "Where it is read.", **headers: Schema) -> dict[int | str, Schema]:
+    """An answer with the address of what was created, for `responses`."""
+    location = {"description": description, "schema": {"type": "string"}}
+    return {status: {"headers": {**headers, "Location": location}}}
+
+
 def events(meaning: str) -> dict[int | str, Schema]:
     """An answer that may also come as server-sent events, for `responses`."""
-    return {200: {"content": {EVENTS: {"schema": {"description": f"Events: {meaning}"}}}}}
+    return content(EVENTS, {"description": f"Events: {meaning}"})
 
 
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"

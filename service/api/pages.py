@@ -93,10 +93,8 @@ async def contract(request: Request) -> Response:
 MANIFESTS = {path.name: path for path in sorted((GUIDE / "kubernetes").glob("*.yaml"))}
 """Manifests that are served, by name."""
 
-deployment_router = APIRouter(include_in_schema=False, route_class=StrictRoute)
 
-
-@deployment_router.get("/guide/kubernetes/{name}")
+@router.get("/guide/kubernetes/{name}")
 async def manifest(name: str) -> Response:
     """One Kubernetes manifest."""
     if name not in MANIFESTS:

@@ -6,12 +6,12 @@ from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import Response
 
 from service.api.access.authorization import CallerDep, caller_of
-from service.api.answers import JSON, add_list, json_answer
+from service.api.answers import add_list, json_answer
 from service.api.caching import idempotent
 from service.api.compute import compute, on_compute_threads, queued
 from service.api.compute_process import Large
 from service.api.inputs import Database, catalogue_of, database_of, view_of
-from service.api.openapi import examples
+from service.api.openapi import examples, located
 from service.api.requests import JsonBody, OptionalJsonBody, StrictRoute, answer
 from service.features.calibrations import calibrations
 from service.features.calibrations.calibrations import (
@@ -28,7 +28,6 @@ from service.store import measurements
 from service.store.measurements import Calibration
 from service.tabular.lists import ListTypes
 from service.validation.reading import read_spec
-from service.validation.serialization import to_bytes
 
 router = APIRouter(tags=["calibrations"], route_class=StrictRoute)
 
@@ -73,7 +72,7 @@ Fitted = Annotated[Calibration, Depends(_fit)]
     summary="Fit the constants of a device on measurements of it",
     response_model=answer(CALIBRATION),
     response_description="The calibration, a draft.",
-    responses={201: {"headers": {"Location": {"description": "Where it is read.", "schema": {"type": "string"}}}}},
+    responses=located(201),
     openapi_extra=examples("createCalibration"),
 )
 @queued
@@ -88,9 +87,7 @@ def create_calibration(
     """
     found = measurements.create_calibration(database, fitted)
     location = {"Location": f"{calibrations.PATH}/{found.id}"}
-    return Response(
-        to_bytes(calibrations.calibration_record(found)), status_code=201, headers=location, media_type=JSON
-    )
+    return json_answer(calibrations.calibration_record(found), 201, location)
 
 
 @router.get(ONE, summary="One calibration", response_model=answer(CALIBRATION), response_description="The calibration.")

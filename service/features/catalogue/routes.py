@@ -17,7 +17,7 @@ from service.api.caching import IfMatch, idempotent, row_etag
 from service.api.compute import on_compute_threads, queued
 from service.api.errors import WrongParameter, problem_response
 from service.api.inputs import view_of
-from service.api.openapi import CSV_BODY, ETAG, MERGE_PATCH, examples, request_bodies
+from service.api.openapi import CSV_BODY, ETAG, MERGE_PATCH, examples, located, request_bodies
 from service.api.requests import (
     CsvBody,
     JsonBody,
@@ -64,7 +64,6 @@ from service.features.catalogue.row_bodies import PRICE_ID, SINGULAR, RowColumns
 from service.store.history import History
 from service.tabular.lists import ListTypes, Record
 from service.validation.question_parts import HfConfig
-from service.validation.serialization import to_bytes
 
 router = APIRouter(tags=["catalogue"], route_class=StrictRoute)
 
@@ -77,8 +76,8 @@ OwnerText = Annotated[
         "Whose row is meant, where an admin asks and several owners have one of this name; your own where absent.",
     ),
 ]
-CREATED = {"ETag": ETAG, "Location": {"description": "Where the row is read.", "schema": {"type": "string"}}}
-"""Headers of an answer that creates a row."""
+CREATED = located(201, "Where the row is read.", ETag=ETAG)
+"""Response that creates a row."""
 NOW = "The row as it is now."
 
 
@@ -103,13 +102,11 @@ def _row(request: Request, listing: Listing, name: str) -> Record:
 
 def _created(plural: str, key: str, record: Record, whole: Any) -> Response:
     headers = {"Location": f"/v1/{plural}/{record[key]}", "ETag": row_etag(record)}
-    return Response(to_bytes(whole), status_code=201, headers=headers, media_type=JSON)
+    return json_answer(whole, 201, headers)
 
 
 def _changed(record: Record) -> Response:
-    response = json_answer(record)
-    response.headers["ETag"] = row_etag(record)
-    return response
+    return json_answer(record, headers={"ETag": row_etag(record)})
 
 
 def _add_routes(plural: str, listing: Listing) -> None:
@@ -152,7 +149,7 @@ def _add_routes(plural: str, listing: Listing) -> None:
         summary=f"Create one of your own {plural}",
         response_model=answer(types.row),
         response_description=NOW,
-        responses={201: {"headers": CREATED}},
+        responses=CREATED,
         openapi_extra=examples(f"create{singular}"),
     )
     @queued
@@ -248,7 +245,7 @@ NameText = Annotated[str | None, query_text("name", {"type": "string"}, "Its nam
     summary="Create one of your own models from its config.json",
     response_model=answer(ImportedModelRow),
     response_description="The row, its parameters, and what was assumed.",
-    responses={201: {"headers": CREATED}},
+    responses=CREATED,
     openapi_extra=examples("importModel"),
 )
 @queued

@@ -30,7 +30,6 @@ from service.validation.flat import FlatQuestion
 from service.validation.serialization import digest_of
 
 router = APIRouter(tags=["cells"], route_class=StrictRoute)
-table_router = APIRouter(tags=["cells"], route_class=StrictRoute)
 
 XML = "application/xml"
 
@@ -154,6 +153,40 @@ async def get_cell_reason(request: Request, parameters: CellQuery, metric: Metri
 
 
 @router.get(
+    "/v1/cell/table.csv",
+    summary="Numbers of an answer as CSV, or of several: a field with several values (tp=1;2;4) is swept",
+    response_class=Response,
+    responses=_text("The numbers.", CSV_BODY),
+    openapi_extra=requires("sheet", SHEET_KEY),
+)
+async def get_cell_table(request: Request, parameters: TableQuery, metrics: MetricsQuery = None) -> Response:
+    """Each number with its unit, a prediction with its ends; one that is not known with the reason."""
+
+    async def rows(catalogue: Catalogue) -> tuple[str, dict[str, str]]:
+        if tables.rows_of(parameters) <= FEW_ROWS:
+            return await finish(request, tables.table_csv(parameters, catalogue)), {}
+        return await compute(request, tables.table_csv, parameters, catalogue), {}
+
+    return await _answered(request, parameters, rows)
+
+
+@router.get(
+    "/v1/cell/estimate.xml",
+    summary="Numbers of an answer as XML without a namespace, for FILTERXML",
+    response_class=Response,
+    responses=_text("The numbers.", XML),
+    openapi_extra=requires("sheet", SHEET_KEY),
+)
+async def get_cell_xml(request: Request, parameters: TableQuery, metrics: MetricsQuery = None) -> Response:
+    """Each number with its unit, a prediction with its ends; one that is not known with the reason."""
+
+    async def elements(catalogue: Catalogue) -> tuple[str, dict[str, str]]:
+        return tables.estimate_xml(parameters, catalogue), {}
+
+    return await _answered(request, parameters, elements)
+
+
+@router.get(
     "/v1/cell/{metric}",
     summary="One number of an answer",
     response_class=PlainTextResponse,
@@ -176,40 +209,6 @@ async def get_cell(
         return result.text, {"X-Unit": result.unit, "X-Verdict": result.verdict}
 
     return await _answered(request, parameters, number)
-
-
-@table_router.get(
-    "/v1/cell/table.csv",
-    summary="Numbers of an answer as CSV, or of several: a field with several values (tp=1;2;4) is swept",
-    response_class=Response,
-    responses=_text("The numbers.", CSV_BODY),
-    openapi_extra=requires("sheet", SHEET_KEY),
-)
-async def get_cell_table(request: Request, parameters: TableQuery, metrics: MetricsQuery = None) -> Response:
-    """Each number with its unit, a prediction with its ends; one that is not known with the reason."""
-
-    async def rows(catalogue: Catalogue) -> tuple[str, dict[str, str]]:
-        if tables.rows_of(parameters) <= FEW_ROWS:
-            return await finish(request, tables.table_csv(parameters, catalogue)), {}
-        return await compute(request, tables.table_csv, parameters, catalogue), {}
-
-    return await _answered(request, parameters, rows)
-
-
-@table_router.get(
-    "/v1/cell/estimate.xml",
-    summary="Numbers of an answer as XML without a namespace, for FILTERXML",
-    response_class=Response,
-    responses=_text("The numbers.", XML),
-    openapi_extra=requires("sheet", SHEET_KEY),
-)
-async def get_cell_xml(request: Request, parameters: TableQuery, metrics: MetricsQuery = None) -> Response:
-    """Each number with its unit, a prediction with its ends; one that is not known with the reason."""
-
-    async def elements(catalogue: Catalogue) -> tuple[str, dict[str, str]]:
-        return tables.estimate_xml(parameters, catalogue), {}
-
-    return await _answered(request, parameters, elements)
 
 
 async def _answered(

@@ -167,10 +167,7 @@ for _part in PARTS:
     )
 
 
-stored_router = APIRouter(tags=["estimates"], route_class=StrictRoute)
-
-
-@stored_router.get("/v1/estimates/{estimate_id}", summary="An answer that was stored", response_model=answer(Answer))
+@router.get("/v1/estimates/{estimate_id}", summary="An answer that was stored", response_model=answer(Answer))
 def get_stored_estimate(
     request: Request,
     database: Database,
@@ -189,10 +186,7 @@ def get_stored_estimate(
     return Response(found, media_type=JSON)
 
 
-timeline_router = APIRouter(tags=["estimates"], route_class=StrictRoute)
-
-
-@timeline_router.post(
+@router.post(
     "/v1/memory/timeline",
     summary="Memory over a step, stage by stage",
     response_model=answer(TimelineAnswer),

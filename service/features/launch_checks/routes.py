@@ -14,13 +14,13 @@ from fastapi.responses import Response, StreamingResponse
 
 from service.answers.launch_checks import LaunchCheck
 from service.api.access.authorization import CallerDep, caller_of
-from service.api.answers import JSON, add_list, json_answer
+from service.api.answers import add_list, json_answer
 from service.api.caching import idempotent
 from service.api.compute import queued
 from service.api.envelope import problem_of
 from service.api.errors import WrongParameter
 from service.api.inputs import Database, catalogue_at, database_of, view_of
-from service.api.openapi import EVENTS, examples
+from service.api.openapi import BINARY, EVENTS, content, examples, located
 from service.api.requests import JsonBody, StrictRoute, answer, header
 from service.api.streams import AGAIN, ChangeFeed, while_authorized
 from service.errors import NotFound, Problem
@@ -188,9 +188,7 @@ add_list(
     summary="Measure a job before it starts",
     response_model=answer(LaunchCheck),
     response_description="The launch check, queued.",
-    responses={
-        202: {"headers": {"Location": {"description": "Where the launch check is read.", "schema": {"type": "string"}}}}
-    },
+    responses=located(202, "Where the launch check is read."),
     openapi_extra=examples("createLaunchCheck"),
 )
 @queued
@@ -202,8 +200,7 @@ def create_launch_check(request: Request, database: Database, body: JsonBody[Lau
     found = launch_checks.create_launch_check(
         database, view_of(request), catalogue_at(request), body, caller_of(request), state.checked_questions.of_others()
     )
-    location = {"Location": f"{launch_checks.PATH}/{found['id']}"}
-    return Response(to_bytes(found), status_code=202, headers=location, media_type=JSON)
+    return json_answer(found, 202, {"Location": f"{launch_checks.PATH}/{found['id']}"})
 
 
 @router.get(
@@ -220,7 +217,7 @@ def get_launch_check(database: Database, caller: CallerDep, check_id: CheckId) -
     description=EVENTS_TEXT,
     response_class=Response,
     response_description="What happens, as it happens.",
-    responses={200: {"content": {EVENTS: {"schema": {"description": EVENTS_TEXT}, "example": EVENTS_EXAMPLE}}}},
+    responses=content(EVENTS, {"description": EVENTS_TEXT}, EVENTS_EXAMPLE),
 )
 def get_launch_check_events(request: Request, database: Database, check_id: CheckId, after: LastEvent) -> Response:
     """Stream events until the launch check ends."""
@@ -246,7 +243,7 @@ def cancel_launch_check(request: Request, check_id: CheckId) -> Response:
     summary="The trace of a launch check's profile",
     response_class=Response,
     response_description="A Chrome trace, compressed.",
-    responses={200: {"content": {GZIP: {"schema": {"type": "string", "format": "binary"}}}}},
+    responses=content(GZIP, BINARY),
 )
 def get_launch_check_trace(database: Database, caller: CallerDep, check_id: CheckId) -> Response:
     """For chrome://tracing, Perfetto, and TensorBoard's profiler, which takes it under the name that it is saved as."""

@@ -16,7 +16,18 @@ from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import IfMatch, etag_of, idempotent
 from service.api.compute import queued
 from service.api.inputs import Database, address_of, database_of, view_of, with_address
-from service.api.openapi import ETAG, MERGE_PATCH, SHARE_LINK, SHEET_KEY, XLSX, Schema, examples, requires
+from service.api.openapi import (
+    BINARY,
+    ETAG,
+    MERGE_PATCH,
+    SHARE_LINK,
+    SHEET_KEY,
+    XLSX,
+    content,
+    examples,
+    located,
+    requires,
+)
 from service.api.pages import GUIDE
 from service.api.requests import JsonBody, PatchBody, RowRevisionDep, StrictRoute, answer
 from service.features.scenarios import scenarios
@@ -35,7 +46,58 @@ ONE = "/v1/scenarios/{scenario_id}"
 SCENARIO_ID = "scn_ZIjOyq1grjPPQTBxcVsEqg"
 ScenarioId = Annotated[str, Path(description="Id of the scenario.", examples=[SCENARIO_ID])]
 ShareId = Annotated[str, Path(description="Id of the links.", examples=["shr_k3J9x0aZ1bQp"])]
-LOCATION: Schema = {"description": "Where it is read; handing this on shares it.", "schema": {"type": "string"}}
+
+WORKBOOKS: dict[str, tuple[str, Callable[[Sequence[Sheet]], bytes], str]] = {
+    "xlsx": (XLSX, excel_file, "an Excel workbook"),
+    "ods": (open_document.MEDIA_TYPE, open_document.open_document_file, "an OpenDocument spreadsheet"),
+}
+"""Media type, writer and name of a budget by the ending of its path."""
+
+
+def _attachment(name: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
+
+
+def _add_budgets(ending: str) -> None:
+    media_type, write, label = WORKBOOKS[ending]
+    name = f"budget.{ending}"
+
+    def budget(request: Request, database: Database, scenario_id: ScenarioId, revision: RowRevisionDep) -> Response:
+        """Return a workbook whose formulas ask again after a change; the catalogue is pinned until rev is cleared."""
+        history, caller = request.app.state.history, caller_of(request)
+        budget_contents = scenario_budget(database, history, caller, scenario_id, revision, address_of(request))
+        return Response(write(budget_sheets(budget_contents)), media_type=media_type, headers=_attachment(name))
+
+    def guide_budget(request: Request) -> Response:  # with the address of this service, so that it works unchanged
+        budget_contents = example_budget(address_of(request), request.app.state.catalogue)
+        return Response(write(budget_sheets(budget_contents)), media_type=media_type, headers=_attachment(name))
+
+    router.add_api_route(
+        f"{ONE}.{ending}",
+        budget,
+        operation_id=f"getScenarioAs{ending.capitalize()}",
+        summary=f"One saved question as {label} that asks the service",
+        response_class=Response,
+        response_description="Fields on one sheet, numbers with live formulas on another.",
+        responses=content(media_type, BINARY),
+        openapi_extra=requires("sheet", SHEET_KEY, SHARE_LINK),
+    )
+    router.add_api_route(f"/guide/{name}", guide_budget, include_in_schema=False)
+
+
+def _add_snippet(name: str) -> None:
+    def snippet(request: Request) -> Response:
+        text = (GUIDE / name).read_text(encoding="utf-8")
+        return PlainTextResponse(with_address(text, request), headers=_attachment(name))
+
+    router.add_api_route(f"/guide/{name}", snippet, include_in_schema=False)
+
+
+for _ending in WORKBOOKS:
+    _add_budgets(_ending)
+for _name in ("traincost.gs", "traincost.pq", "clients.ts"):
+    _add_snippet(_name)
+
 
 SCENARIOS = ListTypes(singular="Scenario", row_meaning="One of the scenarios", columns=scenarios.COLUMNS)
 add_list(
@@ -67,7 +129,7 @@ Change = Annotated[ScenarioChange, Depends(_change)]
     summary="Keep a question under a name",
     response_model=answer(ShownScenario),
     response_description="The scenario.",
-    responses={201: {"headers": {"ETag": ETAG, "Location": LOCATION}}},
+    responses=located(201, "Where it is read; handing this on shares it.", ETag=ETAG),
     openapi_extra=examples("createScenario"),
 )
 @queued
@@ -168,59 +230,3 @@ def revoke_share(request: Request, scenario_id: ScenarioId, share_id: ShareId) -
     """They open nothing from then on; they stay in the list, revoked, for thirty days."""
     scenarios.revoke_share(database_of(request), caller_of(request), scenario_id, share_id)
     return Response(status_code=204)
-
-
-budget_router = APIRouter(tags=["scenarios"], route_class=StrictRoute)
-guide_router = APIRouter(include_in_schema=False, route_class=StrictRoute)
-"""Example files of the guide, with the address of this service, so that they work unchanged."""
-
-WORKBOOKS: dict[str, tuple[str, Callable[[Sequence[Sheet]], bytes], str]] = {
-    "xlsx": (XLSX, excel_file, "an Excel workbook"),
-    "ods": (open_document.MEDIA_TYPE, open_document.open_document_file, "an OpenDocument spreadsheet"),
-}
-"""Media type, writer and name of a budget by the ending of its path."""
-
-
-def _attachment(name: str) -> dict[str, str]:
-    return {"Content-Disposition": f'attachment; filename="{name}"'}
-
-
-def _add_budgets(ending: str) -> None:
-    media_type, write, label = WORKBOOKS[ending]
-    name = f"budget.{ending}"
-
-    def budget(request: Request, database: Database, scenario_id: ScenarioId, revision: RowRevisionDep) -> Response:
-        """Return a workbook whose formulas ask again after a change; the catalogue is pinned until rev is cleared."""
-        history, caller = request.app.state.history, caller_of(request)
-        budget_contents = scenario_budget(database, history, caller, scenario_id, revision, address_of(request))
-        return Response(write(budget_sheets(budget_contents)), media_type=media_type, headers=_attachment(name))
-
-    def guide_budget(request: Request) -> Response:
-        budget_contents = example_budget(address_of(request), request.app.state.catalogue)
-        return Response(write(budget_sheets(budget_contents)), media_type=media_type, headers=_attachment(name))
-
-    budget_router.add_api_route(
-        f"{ONE}.{ending}",
-        budget,
-        operation_id=f"getScenarioAs{ending.capitalize()}",
-        summary=f"One saved question as {label} that asks the service",
-        response_class=Response,
-        response_description="Fields on one sheet, numbers with live formulas on another.",
-        responses={200: {"content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}},
-        openapi_extra=requires("sheet", SHEET_KEY, SHARE_LINK),
-    )
-    guide_router.add_api_route(f"/guide/{name}", guide_budget)
-
-
-def _add_snippet(name: str) -> None:
-    def snippet(request: Request) -> Response:
-        text = (GUIDE / name).read_text(encoding="utf-8")
-        return PlainTextResponse(with_address(text, request), headers=_attachment(name))
-
-    guide_router.add_api_route(f"/guide/{name}", snippet)
-
-
-for _ending in WORKBOOKS:
-    _add_budgets(_ending)
-for _name in ("traincost.gs", "traincost.pq", "clients.ts"):
-    _add_snippet(_name)

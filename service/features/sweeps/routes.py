@@ -11,13 +11,13 @@ from fastapi.responses import Response, StreamingResponse
 
 from service.answers.sweeps import SweepAnswer
 from service.api.access.authorization import CallerDep, caller_of
-from service.api.answers import JSON, add_list, json_answer
+from service.api.answers import add_list, json_answer
 from service.api.caching import idempotent, is_head, matches_etag
 from service.api.compute import compute, queued
 from service.api.envelope import problem_of
 from service.api.inputs import Database, catalogue_of, database_of
 from service.api.limits.rate_limits import question_counter
-from service.api.openapi import CSV_BODY, EVENTS, PARQUET, Schema, examples, requires
+from service.api.openapi import BINARY, CSV_BODY, EVENTS, PARQUET, content, examples, located, requires
 from service.api.requests import JsonBody, StrictRoute, answer
 from service.api.streams import AGAIN, ChangeFeed, while_authorized
 from service.errors import LeaseLost
@@ -79,7 +79,6 @@ router = APIRouter(tags=["sweeps"], route_class=StrictRoute)
 ONE = "/v1/sweeps/{sweep_id}"
 SWEEP_ID = "swp_5d2c1a7e9b3f40688e0d6a4c2b1f7e9a"
 SweepId = Annotated[str, Path(description="Id of the sweep.", examples=[SWEEP_ID])]
-BINARY: Schema = {"type": "string", "format": "binary"}
 
 
 PROGRESS = 'id: 20000\nevent: progress\ndata: {"status":"running","rows":{"total":1000000,"done":20000}}\n\n'
@@ -115,7 +114,7 @@ ReadSweep = Annotated[Sweep, Depends(_sweep)]
     "recipes, prices, the last one fastest; workers answer them under the versions of the moment of asking.",
     response_model=answer(SweepAnswer),
     response_description="It waits for workers.",
-    responses={202: {"headers": {"Location": {"description": "Where it is read.", "schema": {"type": "string"}}}}},
+    responses=located(202),
     openapi_extra=examples("createSweep"),
 )
 @queued
@@ -123,8 +122,7 @@ ReadSweep = Annotated[Sweep, Depends(_sweep)]
 def create_sweep(request: Request, database: Database, body: JsonBody[SweepRequest], read: ReadSweep) -> Response:
     """Store a sweep and queue its shards."""
     sweep = sweeps.create_sweep(database, caller_of(request), read, question_counter(request))
-    headers = {"Location": sweep.links["self"]}
-    return Response(to_bytes(sweep), status_code=202, headers=headers, media_type=JSON)
+    return json_answer(sweep, 202, {"Location": sweep.links["self"]})
 
 
 @router.get(ONE, summary="How far a sweep is", response_model=answer(SweepAnswer))
@@ -138,19 +136,14 @@ def get_sweep(database: Database, caller: CallerDep, sweep_id: SweepId) -> Respo
     summary="How far a sweep is, as it changes",
     response_class=StreamingResponse,
     response_description="How far it is, as it changes.",
-    responses={
-        200: {
-            "content": {
-                EVENTS: {
-                    "schema": {
-                        "description": "Events: progress, each with the whole state of the sweep, then ended with the "
-                        "last one, or problem. A stream may end before that, with the event again: ask anew."
-                    },
-                    "example": PROGRESS,
-                }
-            }
-        }
-    },
+    responses=content(
+        EVENTS,
+        {
+            "description": "Events: progress, each with the whole state of the sweep, then ended with the last one, or "
+            "problem. A stream may end before that, with the event again: ask anew."
+        },
+        PROGRESS,
+    ),
 )
 def get_sweep_events(request: Request, database: Database, caller: CallerDep, sweep_id: SweepId) -> Response:
     """A client that reconnects gets the current state first, so nothing is missed."""
@@ -185,7 +178,7 @@ TABLE = (
     description=TABLE,
     response_class=Response,
     response_description="The table.",
-    responses={200: {"content": {PARQUET: {"schema": BINARY}}}},
+    responses=content(PARQUET, BINARY),
 )
 def get_sweep_as_parquet(request: Request, database: Database, sweep_id: SweepId) -> Response:
     """Stream the table by shard."""
@@ -198,16 +191,7 @@ def get_sweep_as_parquet(request: Request, database: Database, sweep_id: SweepId
     description=TABLE,
     response_class=Response,
     response_description="The table.",
-    responses={
-        200: {
-            "content": {
-                CSV_BODY: {
-                    "schema": {"type": "string", "description": "A header, then a line a row."},
-                    "example": CSV_EXAMPLE,
-                }
-            }
-        }
-    },
+    responses=content(CSV_BODY, {"type": "string", "description": "A header, then a line a row."}, CSV_EXAMPLE),
 )
 def get_sweep_as_csv(request: Request, database: Database, sweep_id: SweepId) -> Response:
     """Stream the table by shard."""
@@ -221,16 +205,10 @@ def get_sweep_as_csv(request: Request, database: Database, sweep_id: SweepId) ->
     "that holds one of them.",
     response_class=Response,
     response_description="The sweep.",
-    responses={
-        200: {
-            "content": {
-                "application/octet-stream": {
-                    "schema": BINARY
-                    | {"description": "Every part of the sweep, names looked up: all that its rows depend on."}
-                }
-            }
-        }
-    },
+    responses=content(
+        "application/octet-stream",
+        BINARY | {"description": "Every part of the sweep, names looked up: all that its rows depend on."},
+    ),
     openapi_extra=requires("worker"),
 )
 def get_sweep_content(request: Request, database: Database, sweep_id: SweepId, token: LeaseToken) -> Response:

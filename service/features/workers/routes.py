@@ -16,7 +16,7 @@ from service.api.answers import json_answer
 from service.api.compute import queued
 from service.api.errors import ApiError, WrongParameter
 from service.api.inputs import Database, database_of, view_of
-from service.api.openapi import examples, requires
+from service.api.openapi import BINARY, examples, requires
 from service.api.requests import JsonBody, StrictRoute, answer
 from service.errors import LeaseLost, Problem
 from service.features.launch_checks.finished_jobs import on_end
@@ -118,7 +118,7 @@ def keep_job(request: Request, database: Database, job_id: JobId, body: JsonBody
         "requestBody": {
             "required": True,
             "description": "The file, of at most 64 MiB, under its own media type.",
-            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+            "content": {"application/octet-stream": {"schema": BINARY}},
         }
     },
 )
