@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from service.api.cross_site import EXPOSED_HEADERS
-from service.api.limits.rate_limits import Quota, limit_headers, limit_of
-from service.api.limits.request_counts import Allowance
+from service.api.limits.rate_limits import Allowance, Quota, limit_headers, limit_of
 from service.settings import Settings
 from tests.api.test_metrics import NAMES
 from tests.guide_pages import Block, blocks_of, by_request, differences

@@ -1,24 +1,268 @@
-"""The OpenAPI document: FastAPI's, with named components, compact types, and what holds for operations of a kind."""
+"""The OpenAPI document: FastAPI's, with named components, compact types, problems, and what operations share."""
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
+from service.answers.checks import CheckVerdict
+from service.answers.launch_checks import LaunchStatus, LaunchVerdict, Where
 from service.answers.names import COMPONENT, EACH, INLINED, OWN_DESCRIPTION, WIRE_NAMES
-from service.api.caching import REPLAYED
+from service.answers.plans import Objective, UnknownName
+from service.answers.workers import RunnerName
+from service.api.access.authorization import ISSUER_AWAY, NO_KEY
+from service.api.caching import NEEDED, REPLAYED, REUSED
+from service.api.compute import NO_SLOT, caller_excess, process_lost, queue_full
+from service.api.cross_site import CROSS_SITE, UNKNOWN_NAME
+from service.api.errors import KINDS, LEAVING, MEDIA_TYPE, problem_response
 from service.api.inputs import REV
-from service.api.openapi import ETAG, JSON, KEY, MERGE_PATCH, SCOPE, Schema
+from service.api.limits.http_limits import TOO_MUCH
+from service.api.limits.rate_limits import Allowance, too_many_requests
+from service.api.openapi import ETAG, JSON, KEY, MERGE_PATCH, SCOPE, Schema, ref
 from service.api.request_context import deprecation_of
-from service.openapi.problems import LIMIT_HEADERS, problem_responses, problem_schemas, response_ref
-from service.openapi.published_names import PARTS, published, published_schemas
+from service.api.server import ONE_HOST
+from service.calibration.records import DeviceKind, ProbeName, ProbeStatus
+from service.catalogue.rows import PriceStat, RegionKind, Scope, Verified
+from service.errors import MOST_PROBLEMS
+from service.estimator import question
+from service.estimator.answer import Basis, Phase, Verdict
+from service.estimator.memory.memory import Moment, StepName
+from service.features.checks.schemas import FormatName
+from service.features.compare.schemas import Pairing
+from service.features.launch_checks.targets import NO_WORKER_FIX
+from service.features.workers.leases import NOT_HELD
+from service.jobs.leases import FINISHED
 from service.source_tree import ROOT, write_generated
 from service.validation.question_parts import ModelFields
+
+PARTS: Mapping[str, Any] = json.loads(Path(__file__).with_name("parts.json").read_text(encoding="utf-8"))
+"""Parts of the document that are plain data: tags, security schemes, headers, and the schemas of problems."""
+
+RENAMED: Mapping[str, str] = PARTS["renamed"]
+"""Published names of classes whose own name is ambiguous."""
+
+INPUT, OUTPUT = "-Input", "-Output"
+"""Suffixes of pydantic for a dataclass in a request, and for the same in an answer, with every default filled."""
+
+CHOICES: Mapping[str, tuple[str, Any]] = {
+    "AttentionGate": ("A gate on what attention finds.", question.AttentionGate),
+    "AttentionKernel": ("How attention is computed.", question.AttentionName),
+    "Basis": ("What a number rests on.", Basis),
+    "Batching": ("How documents fill sequences.", question.BatchingName),
+    "CheckVerdict": ("May a job start?", CheckVerdict),
+    "CheckpointRule": ("How the time between checkpoints is found.", question.IntervalRule),
+    "ContextMethod": ("How attention is divided over a sequence.", question.ContextMethod),
+    "CrossEntropy": ("How the loss is computed.", question.CrossEntropyName),
+    "ExpertDispatcher": ("How tokens get to their experts.", question.DispatcherName),
+    "FloatDtype": ("A floating-point type of gradients or master weights.", question.GradientDtype),
+    "DeviceKind": ("What was measured on.", DeviceKind),
+    "LaunchFormat": ("A kind of file that says how a job trains.", FormatName),
+    "LaunchStatus": ("Where a launch check is.", LaunchStatus),
+    "LaunchVerdict": ("May a job start, after what was measured?", LaunchVerdict),
+    "LayerType": ("How a layer mixes tokens.", question.LayerType),
+    "MlpType": ("How a layer mixes channels.", question.MlpType),
+    "ModelPart": ("A part of a model.", question.PartName),
+    "MomentDtype": ("Type of the optimizer's moments.", question.MomentDtype),
+    "Normalization": ("How a layer is normalised.", question.Normalization),
+    "Objective": ("What plans are ranked by.", Objective),
+    "Offload": ("What is kept in the host's memory.", question.OffloadName),
+    "OnWorkers": ("On which workers a launch check may run.", Where),
+    "Optimizer": ("What turns gradients into updates.", question.OptimizerName),
+    "Pairing": ("How clusters and prices are paired.", Pairing),
+    "Phase": ("The part of a step in which memory peaks.", Phase),
+    "Precision": ("In which numbers a model trains.", question.PrecisionName),
+    "PriceModel": ("On what terms a GPU is rented.", question.PriceModel),
+    "PriceStat": ("Which of several prices a row holds.", PriceStat),
+    "ProbeName": ("A thing that a worker can measure.", ProbeName),
+    "ProbeStatus": ("Where a probe is.", ProbeStatus),
+    "ProblemCode": ("A kind of problem, stable.", KINDS),
+    "QkNorm": ("How queries and keys are normalised.", question.QkNorm),
+    "Quantization": ("In which form frozen matrices are kept.", question.QuantizationName),
+    "RankOrder": ("Which ranks are neighbours.", question.RankOrder),
+    "RecomputeGranularity": ("How much is computed again.", question.RecomputeName),
+    "RecomputeMethod": ("Which layers compute again.", question.RecomputeMethod),
+    "RecomputeModule": ("A module that is computed again.", question.RecomputeModule),
+    "RegionKind": ("What a region is.", RegionKind),
+    "RunnerName": ("Where a worker runs what it is given.", RunnerName),
+    "Schedule": ("The order of a pipeline's passes.", question.ScheduleName),
+    "SoftwareImplementation": ("Whose operations training software runs.", question.ImplementationName),
+    "StackName": ("Training software.", question.StackName),
+    "TargetMatrix": ("A matrix that gets an adapter.", question.MatrixName),
+    "TimelineMoment": ("A moment of a step.", Moment),
+    "TimelineStep": ("The first step, or a later one.", StepName),
+    "ToolName": ("Another tool that estimates memory.", question.ToolName),
+    "TrainingMethodName": ("Which parameters are trained.", question.MethodName),
+    "UnknownField": ("A field that can be solved for.", UnknownName),
+    "Verdict": ("Whether the job fits.", Verdict),
+    "RowScope": ("Whose answers may rest on a row or a calibration: its owner's, or everyone's.", Scope),
+    "Verified": ("Whether a row was checked against its source.", Verified),
+    "ZeroStage": ("What is sharded over replicas.", question.ZeroStage),
+}
+
+EXAMPLES = {"example", "examples"}
+"""Keys below which nothing is a schema."""
+
+
+def published_name(name: str) -> str:
+    """What a component is called in the contract.
+
+    >>> [published_name(name) for name in ("Layout-Input", "Layout-Output", "service__estimator__question__Versions")]
+    ['Layout', 'ResolvedLayout', 'AnswerVersions']
+    """
+    own = name.rpartition("__")[2]
+    kind = own.removesuffix(INPUT).removesuffix(OUTPUT)
+    renamed = RENAMED.get(own) or RENAMED.get(kind, kind)
+    return f"Resolved{renamed}" if own.endswith(OUTPUT) and own not in RENAMED else renamed
+
+
+def published(document: Any) -> Any:
+    """A part of the contract in which every component has its published name, and every known choice is one."""
+    if isinstance(document, list):
+        return [published(item) for item in document]
+    if not isinstance(document, dict):
+        return document
+    fields = {key: value if key in EXAMPLES else published(value) for key, value in document.items()}
+    values = fields.get("enum")
+    name = _names_of_choices().get(tuple(values)) if isinstance(values, list) else None
+    if name is not None:
+        others = {key: value for key, value in fields.items() if key not in {"enum", "type"}}
+        return others | {"$ref": f"#/components/schemas/{name}"}
+    if isinstance(fields.get("$ref"), str):
+        path, _, component = fields["$ref"].rpartition("/")
+        return fields | ({"$ref": f"{path}/{published_name(component)}"} if path.endswith("/schemas") else {})
+    return fields
+
+
+def published_schemas(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
+    """The component schemas under their published names, and those of the choices."""
+    renamed = {published_name(name): published(schema) for name, schema in schemas.items()}
+    return dict(sorted((renamed | {name: _schema(name) for name in CHOICES}).items()))
+
+
+def _schema(name: str) -> Schema:
+    meaning, _ = CHOICES[name]
+    values = _values(name)
+    kind = "integer" if isinstance(values[0], int) else "string"
+    return {"type": kind, "description": meaning, "enum": values}
+
+
+def _values(name: str) -> list[Any]:
+    kind = CHOICES[name][1]
+    return list(kind if isinstance(kind, Mapping) else get_args(kind))
+
+
+@cache
+def _names_of_choices() -> Mapping[tuple[Any, ...], str]:
+    return {tuple(_values(name)): name for name in CHOICES}
+
+
+DEFAULT = "Problem"
+"""The response for every status that an operation does not name."""
+
+RESPONSES: Mapping[str, str] = {
+    "404": "NotFound",
+    "409": "Conflict",
+    "412": "PreconditionFailed",
+    "422": "UnprocessableContent",
+    "428": "PreconditionRequired",
+    "503": "ServiceUnavailable",
+    "4XX": DEFAULT,
+    "default": DEFAULT,
+}
+"""Component of the response for each status that operations name, called as HTTP calls it."""
+
+LIMIT_HEADERS: Mapping[str, Schema] = PARTS["headers"]
+"""Headers of every answer to a request that is counted: draft-ietf-httpapi-ratelimit-headers-10."""
+
+REQUEST_ID = "5d2f0c0a6c0f4b5e9a3f1f6f0c8e7a21"
+
+DETAILS: Mapping[str, str] = {
+    **PARTS["details"],
+    "bad_request": ONE_HOST,
+    "unauthorized": NO_KEY,
+    "foreign_page": CROSS_SITE,
+    "unknown_host": UNKNOWN_NAME,
+    "key_reused": REUSED,
+    "precondition_required": NEEDED,
+    "too_many_computations": caller_excess(16, 8).detail,
+    "rate_limited": too_many_requests(Allowance(0, 20.0, 1.0)).detail,
+    "too_many_bodies": TOO_MUCH,
+    "computing_full": queue_full(60).detail,
+    "computation_lost": process_lost(1).detail,
+    "issuer_away": ISSUER_AWAY,
+    "busy": NO_SLOT,
+    "draining": LEAVING,
+}
+"""What each kind may say of one time that it happened."""
+
+FIELDS: Mapping[str, Mapping[str, str]] = {
+    **PARTS["fieldDetails"],
+    "no_matching_worker": PARTS["fieldDetails"]["no_matching_worker"] | {"fix": NO_WORKER_FIX},
+    **{
+        one.code: {"pointer": f"/{one.field}", "code": one.code, "message": one.message, "fix": one.fix}
+        for one in (FINISHED, NOT_HELD)
+    },
+}
+"""The same of kinds that name a field."""
+
+
+def problem_schemas() -> dict[str, Schema]:
+    """The schema of a problem document, and of each thing to mend in it."""
+    problem, field = PARTS["schemas"]["Problem"], PARTS["schemas"]["FieldProblem"]
+    code, errors = problem["properties"]["code"], problem["properties"]["errors"]
+    filled = {
+        "code": code | {"enum": list(KINDS)},
+        "errors": errors | {"maxItems": MOST_PROBLEMS},
+    }
+    return {"Problem": problem | {"properties": problem["properties"] | filled}, "FieldProblem": field}
+
+
+def problem_responses() -> dict[str, Schema]:
+    """A response for each status, with an example of every kind of problem that has it."""
+    return {name: _response(status) for status, name in RESPONSES.items() if status != "4XX"}
+
+
+def response_ref(status: str) -> Schema:
+    """The response of a status that is a problem document."""
+    return {"$ref": f"#/components/responses/{RESPONSES[status]}"}
+
+
+def problem_example(code: str) -> dict[str, Any]:
+    """A problem document of one kind, as the service sends it."""
+    fields = [] if code in DETAILS else [dict(FIELDS[code])]
+    detail = DETAILS[code] if code in DETAILS else f"{fields[0]['message']}; {fields[0]['fix']}"
+    response = problem_response({"state": {"request_id": REQUEST_ID}}, code, detail, errors=fields)
+    document: dict[str, Any] = json.loads(bytes(response.body))
+    return document
+
+
+def _response(status: str) -> Schema:
+    own = [code for code, kind in KINDS.items() if str(kind.status) == status]
+    codes = own or [code for code, kind in KINDS.items() if str(kind.status) not in RESPONSES]
+    titles = [KINDS[code].title for code in codes]
+    return {
+        "description": f"{'; or '.join(titles)}." if own else EVERY_OTHER,
+        **({"headers": PARTS["problemHeaders"]} if status in {"503", "default"} else {}),
+        "content": {
+            MEDIA_TYPE: {
+                "schema": ref("Problem"),
+                "examples": {code: {"summary": KINDS[code].title, "value": problem_example(code)} for code in codes},
+            }
+        },
+    }
+
+
+EVERY_OTHER = (
+    "Whatever else goes wrong, under its own status: 400 not JSON, 401 no valid key, 403 a key without this scope, 408 "
+    "a body that arrives too late, 413 too large, 415 another media type, 429 too many requests."
+)
+
 
 FASTAPI_SCHEMAS = {"HTTPValidationError", "ValidationError"}
 """FastAPI's own error form, which this service never sends."""
@@ -168,9 +412,6 @@ def _default_in_words(field: Schema) -> Schema:
 
 
 NULL = {"type": "null"}
-
-EXAMPLES = ("example", "examples")
-"""Keys below which no schemas are."""
 
 
 def compacted(value: Any) -> Any:

@@ -15,8 +15,7 @@ from service.features.catalogue.lists import LISTINGS
 from service.features.estimates.routes import PARTS
 from service.features.workers.leases import JOB_ID
 from service.jobs.jobs import NewJob, create_jobs
-from service.openapi.document import COMMITTED, NEVER_REFUSED, TAGS
-from service.openapi.problems import LIMIT_HEADERS
+from service.openapi.document import COMMITTED, LIMIT_HEADERS, NEVER_REFUSED, TAGS
 from tests.api.asking import ADMISSION_TOKEN, Ask
 
 METHODS = {"get", "post", "put", "patch", "delete"}

@@ -19,7 +19,7 @@ from service.api.server import Lifecycle, LimitedProtocol, configured
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.features.plans import routes
-from service.openapi.problems import problem_example
+from service.openapi.document import problem_example
 from service.settings import Settings
 from tests.api import computations
 from tests.api.asking import QUESTION

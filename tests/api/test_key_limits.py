@@ -10,8 +10,7 @@ from fastapi import FastAPI
 from sqlalchemy import func, select
 
 from service.api.access.key_rules import KeyLimits, KeyRequest, NewKey, limit, make_key
-from service.api.limits.rate_limits import Quota, RateLimits, limit_of
-from service.api.limits.request_counts import Limit
+from service.api.limits.rate_limits import Limit, Quota, RateLimits, limit_of
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings

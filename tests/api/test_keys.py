@@ -14,7 +14,7 @@ from service.api.access.key_rules import KeyRequest, make_key
 from service.api.openapi import SCOPE
 from service.app import ROUTERS, create_app
 from service.catalogue import shipped_catalogue
-from service.openapi.problems import problem_example
+from service.openapi.document import problem_example
 from service.settings import Settings
 from service.store.keys import ApiKey, Scope, create_key, revoke_key
 from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask

@@ -14,14 +14,13 @@ from fastapi import FastAPI
 from redis.asyncio import Redis
 
 from service.api.access.key_rules import KeyRequest, make_key
-from service.api.limits.rate_limits import RateLimits, limit_of, rate_limits_of
-from service.api.limits.request_counts import MOST_CALLERS, Limit, LocalCounts
+from service.api.limits.rate_limits import MOST_CALLERS, Limit, LocalCounts, RateLimits, limit_of, rate_limits_of
 from service.api.limits.shared_limits import SharedCounts
 from service.api.metrics import Metrics
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.errors import StartupError
-from service.openapi.problems import problem_example
+from service.openapi.document import problem_example
 from service.settings import Settings
 from service.store.database import prepare_database
 from service.store.history import load_catalogue
@@ -143,7 +142,7 @@ def test_a_bucket_leaks_and_many_callers_are_forgotten(monkeypatch: pytest.Monke
     now[0] += 2.5
     assert [counts.take("a", LIMIT).retry_seconds for _ in range(3)] == [0.0, 0.0, 0.5]
     assert MOST_CALLERS >= 10_000
-    monkeypatch.setattr("service.api.limits.request_counts.MOST_CALLERS", 2)
+    monkeypatch.setattr("service.api.limits.rate_limits.MOST_CALLERS", 2)
     assert [counts.take(name, LIMIT).remaining for name in ("b", "c", "a")] == [4, 4, 4]
 
 

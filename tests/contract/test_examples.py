@@ -9,8 +9,7 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 
 from service.api.errors import KINDS
-from service.openapi.document import EXAMPLE_ADDRESSES, RECORDED, successes
-from service.openapi.problems import problem_example
+from service.openapi.document import EXAMPLE_ADDRESSES, RECORDED, problem_example, successes
 from tests.api.asking import Ask, example_of
 from tests.contract.record import Document, form_of, given_examples, recorded
 from tests.contracts import resolved

@@ -10,8 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from service.api.openapi import JSON
 from service.app import create_app
 from service.catalogue import shipped_catalogue
-from service.openapi.document import successes, tidied, types_of
-from service.openapi.published_names import CHOICES, EXAMPLES, RENAMED
+from service.openapi.document import CHOICES, NOT_SCHEMAS, RENAMED, successes, tidied, types_of
 from service.settings import Settings
 from tests.contract.record import Document
 
@@ -32,7 +31,7 @@ def parts(value: Any) -> Iterator[Document]:
     elif isinstance(value, dict):
         yield value
         for key, inner in value.items():
-            if key not in EXAMPLES:
+            if key not in NOT_SCHEMAS:
                 yield from parts(inner)
 
 

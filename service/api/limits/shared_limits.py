@@ -14,7 +14,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from service.api.limits.request_counts import SLACK_SECONDS, Allowance, Limit, count_in_bucket
+from service.api.limits.rate_limits import SLACK_SECONDS, Allowance, Limit, count_in_bucket
 
 ANSWER_SECONDS = 0.1
 """Longest wait for Redis, for a connection to it, and for a free one. Source: a choice; it answers within 1 ms."""
