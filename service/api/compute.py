@@ -27,14 +27,7 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.api.access.authorization import SHARE_LINK_CALLER, AccessDenied, caller_of
-from service.api.compute_process import (
-    ComputeProcess,
-    Large,
-    ProcessLost,
-    fork_server,
-    packed_call,
-    packed_catalogue,
-)
+from service.api.compute_process import ComputeProcess, Large, ProcessLost, fork_server, packed_call, packed_catalogue
 from service.api.errors import LEAVING, CallerGone
 from service.api.limits.rate_limits import count_questions, network_of
 from service.api.metrics import Metrics

@@ -113,10 +113,7 @@ class ComputeProcess:
         """Whether to replace it, because its memory has grown."""
 
     async def run(
-        self,
-        call: bytes,
-        catalogue: Callable[[str], Awaitable[bytes]],
-        on_item: Callable[[Any], None],
+        self, call: bytes, catalogue: Callable[[str], Awaitable[bytes]], on_item: Callable[[Any], None]
     ) -> Any:
         """Run one call; close the process after a cancellation."""
         try:

@@ -15,13 +15,7 @@ from fastapi.params import Query as QueryInfo
 from fastapi.routing import APIRoute
 from pydantic import WithJsonSchema
 
-from service.api.access.authorization import (
-    CALLER,
-    SHARE_LINK_CALLER,
-    authorize,
-    is_locked,
-    required_scope,
-)
+from service.api.access.authorization import CALLER, SHARE_LINK_CALLER, authorize, is_locked, required_scope
 from service.api.compute import compute
 from service.api.errors import ApiError, WrongParameter
 from service.api.inputs import catalogue_of, choice_of, one_of

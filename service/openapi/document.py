@@ -216,10 +216,7 @@ def problem_schemas() -> dict[str, Schema]:
     """The schema of a problem document, and of each thing to mend in it."""
     problem, field = PARTS["schemas"]["Problem"], PARTS["schemas"]["FieldProblem"]
     code, errors = problem["properties"]["code"], problem["properties"]["errors"]
-    filled = {
-        "code": code | {"enum": list(KINDS)},
-        "errors": errors | {"maxItems": MOST_PROBLEMS},
-    }
+    filled = {"code": code | {"enum": list(KINDS)}, "errors": errors | {"maxItems": MOST_PROBLEMS}}
     return {"Problem": problem | {"properties": problem["properties"] | filled}, "FieldProblem": field}
 
 

@@ -18,11 +18,4 @@ def _listed(request: Request) -> Listed:
 
 
 AUDIT_RECORDS = ListTypes(singular="AuditRecord", row_meaning="A requested change", columns=COLUMNS, sort=NEWEST_FIRST)
-add_list(
-    router,
-    "audit",
-    AUDIT_RECORDS,
-    "Who changed what, the newest first",
-    _listed,
-    openapi_extra=requires("admin"),
-)
+add_list(router, "audit", AUDIT_RECORDS, "Who changed what, the newest first", _listed, openapi_extra=requires("admin"))

@@ -78,8 +78,7 @@ DecQuery = Annotated[Any, *_choice("dec", "Decimal mark of the numbers in this q
 OnErrorQuery = Annotated[
     Any,
     *_choice(
-        "on_error",
-        "What an error becomes: a problem document, a text in the cell (#ERR code: why), or an empty cell.",
+        "on_error", "What an error becomes: a problem document, a text in the cell (#ERR code: why), or an empty cell."
     ),
 ]
 RefreshQuery = Annotated[Any, *query({"type": "string"}, "Changes nothing but the URL, so that a sheet asks anew.")]
@@ -212,9 +211,7 @@ async def get_cell(
 
 
 async def _answered(
-    request: Request,
-    parameters: Parameters,
-    answer: Callable[[Catalogue], Awaitable[tuple[str, dict[str, str]]]],
+    request: Request, parameters: Parameters, answer: Callable[[Catalogue], Awaitable[tuple[str, dict[str, str]]]]
 ) -> Response:
     """The text of an answer with its headers, or its error in the requested form."""
     form = FORMS[request.scope["route"].unique_id]

@@ -16,14 +16,7 @@ from typing import Any
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import NotFound, Problem, Refused
-from service.features.cells.cells import (
-    CellOptions,
-    Pairs,
-    cell_answer,
-    read_options,
-    reason,
-    split_options,
-)
+from service.features.cells.cells import CellOptions, Pairs, cell_answer, read_options, reason, split_options
 from service.features.estimates.metrics import COLUMNS, FITS, Metric, number_named, whole_of
 from service.planner.steps import Steps
 from service.tabular.cell_text import number_text

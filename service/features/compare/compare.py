@@ -177,10 +177,7 @@ def _row(
     try:
         matching_prices(price, gpu, catalogue)
         read = read_price(price, gpu, catalogue)
-        head |= {
-            "usd_per_gpu_hour": getattr(read.spec, "usd_per_gpu_hour", None),
-            **terms_of(price, gpu, catalogue),
-        }
+        head |= {"usd_per_gpu_hour": getattr(read.spec, "usd_per_gpu_hour", None), **terms_of(price, gpu, catalogue)}
         own = unpriced.question.cluster
         located = Parsed(own) if own.grid_region is not None else with_region(own, price, catalogue)
         priced_question = ParsedQuestion(

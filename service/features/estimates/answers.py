@@ -133,8 +133,7 @@ def answer_by(method: ToolName, parsed: ParsedQuestion, catalogue: Catalogue) ->
     refuse_infinite(ours.memory)
     found = compare(method, ours.resolved, ours.memory)
     return MethodAnswer(
-        **{field.name: getattr(found, field.name) for field in fields(found)},
-        **grounds_of(ours, parsed, catalogue),
+        **{field.name: getattr(found, field.name) for field in fields(found)}, **grounds_of(ours, parsed, catalogue)
     )
 
 

@@ -168,12 +168,7 @@ def _needs(path: Path, answer: Answer) -> list[Problem]:
         message = f"{'.'.join(path)} does not apply to this question: its answer is null"
         return [Problem(field="metric", code="not_known", message=message, fix="ask for another metric")]
     return [
-        Problem(
-            field=name,
-            code="not_known",
-            message=f"{path[-1]} is not known without {name}",
-            fix=f"give {name}",
-        )
+        Problem(field=name, code="not_known", message=f"{path[-1]} is not known without {name}", fix=f"give {name}")
         for name in dict.fromkeys(missing)
     ]
 

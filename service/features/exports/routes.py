@@ -148,9 +148,7 @@ async def create_export(
     ),
 )
 async def create_import(
-    request: Request,
-    format: FormatName,
-    body: Annotated[str | Mapping[str, Any], Depends(text_or_json(ImportRequest))],
+    request: Request, format: FormatName, body: Annotated[str | Mapping[str, Any], Depends(text_or_json(ImportRequest))]
 ) -> Response:
     """What the file says, field by field, ready to be asked with a cluster beside it.
 

@@ -23,14 +23,7 @@ from service.answers.launch_checks import (
     Reestimate,
 )
 from service.calibration.observations import Observed, without_impossible
-from service.calibration.records import (
-    SLOWDOWNS,
-    Environment,
-    Measurement,
-    ProbeName,
-    ProbeRecord,
-    ProbeStatus,
-)
+from service.calibration.records import SLOWDOWNS, Environment, Measurement, ProbeName, ProbeRecord, ProbeStatus
 from service.errors import Problem, Refused
 from service.estimator.constants import DeviceCalibration, calibrated, calibration_id, calibration_of
 from service.estimator.estimate import estimate

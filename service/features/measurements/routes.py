@@ -101,11 +101,7 @@ def import_measurements(request: Request, database: Database, body: JsonBody[Mea
 )
 @queued
 def import_measurement_file(
-    request: Request,
-    database: Database,
-    format: FormatName,
-    content: FileBody,
-    query: FactsQuery,
+    request: Request, database: Database, format: FormatName, content: FileBody, query: FactsQuery
 ) -> Response:
     """A file that is not of its format is refused with the column, the unit or the line that is wrong.
 

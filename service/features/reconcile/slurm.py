@@ -454,10 +454,7 @@ REASONS: dict[Reason, tuple[str, str]] = {
         "their comments hold no estimate's id",
         "install a hook (GET /v1/adapters/slurm/job_submit.lua), and keep comments: AccountingStoreFlags=job_comment",
     ),
-    "no_gpus": (
-        "the accounting tells of no GPUs",
-        "have it count them: AccountingStorageTRES=gres/gpu in slurm.conf",
-    ),
+    "no_gpus": ("the accounting tells of no GPUs", "have it count them: AccountingStorageTRES=gres/gpu in slurm.conf"),
     "unknown_estimate": (
         "no estimate of that id is kept",
         "ask the service whose hook checked them; it keeps the questions of checks for 400 days",

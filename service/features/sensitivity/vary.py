@@ -13,14 +13,7 @@ from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.features.compare.compare import ANSWERED, REFUSED, MetricTable, reason_of, row_problems
 from service.features.estimates.answers import answer, versions_of
-from service.features.estimates.metrics import (
-    Metric,
-    named_metrics,
-    number_cells,
-    number_columns,
-    number_in,
-    whole_of,
-)
+from service.features.estimates.metrics import Metric, named_metrics, number_cells, number_columns, number_in, whole_of
 from service.features.sensitivity.schemas import VARY, changes_of, read_sensitivity
 from service.features.solve.schemas import in_question
 from service.planner.steps import Steps, outcome

@@ -16,17 +16,7 @@ from service.answers.plans import Objective
 from service.errors import Problem, Refused
 from service.estimator.answer import Estimate, Interval
 from service.estimator.constants import CalibratedGpu
-from service.estimator.question import (
-    Cluster,
-    Gpu,
-    Layout,
-    Model,
-    OwnedPrice,
-    Price,
-    Question,
-    Recipe,
-    Strict,
-)
+from service.estimator.question import Cluster, Gpu, Layout, Model, OwnedPrice, Price, Question, Recipe, Strict
 from service.estimator.resolve import ResolvedQuestion, configuration_of
 from service.estimator.rules.training import problems_of_run
 from service.estimator.run import totals
@@ -197,10 +187,7 @@ Cell = str | int | float | None
 PLAN_NUMBERS = ("data", "tensor", "context", "pipeline", "virtual_pipeline", "expert", "zero_stage", "micro_batch")
 """Numbers of a plan in the default columns."""
 
-DEFAULT_COLUMNS: Mapping[SweepKind, tuple[str, ...]] = {
-    "estimate": tuple(COLUMNS),
-    "plan": (*PLAN_NUMBERS, *COLUMNS),
-}
+DEFAULT_COLUMNS: Mapping[SweepKind, tuple[str, ...]] = {"estimate": tuple(COLUMNS), "plan": (*PLAN_NUMBERS, *COLUMNS)}
 
 
 class SweepColumn(NamedTuple):
