@@ -24,13 +24,13 @@ from service.api.envelope import ErrorMiddleware, RequestMiddleware
 from service.api.errors import reserved_paths
 from service.api.inputs import NO_DATABASE
 from service.api.limits.http_limits import BodyLimit
-from service.api.limits.rate_limits import is_loopback, rate_limits_of
+from service.api.limits.rate_limits import WITHOUT_REDIS, RateLimits, has_redis, is_loopback
 from service.api.metrics import DatabaseFigures, Metrics, tracing_of
 from service.api.pages import Readiness
 from service.api.requests import StrictRoute
 from service.api.streams import CredentialWatch
 from service.catalogue import Catalogue, Holdings, shipped_catalogue
-from service.errors import Unreachable
+from service.errors import StartupError, Unreachable
 from service.features.accounts import routes as accounts
 from service.features.accuracy import routes as accuracy
 from service.features.batch import routes as batch
@@ -175,6 +175,17 @@ def _token_verifier(settings: Settings) -> TokenVerifier | None:
     from service.api.access.tokens import JwtVerifier, SigningKeys
 
     return JwtVerifier(settings, SigningKeys(settings.oidc_jwks))
+
+
+def rate_limits_of(settings: Settings, metrics: Metrics) -> RateLimits:
+    """The rate limits of an application, shared through Redis where the settings name one."""
+    if settings.redis_url is None:
+        return RateLimits(settings)
+    if not has_redis():
+        raise StartupError(WITHOUT_REDIS)
+    from service.api.limits.shared_limits import SharedCounts
+
+    return RateLimits(settings, SharedCounts(settings.redis_url), metrics.rate_limit_fallbacks.inc)
 
 
 def _on_event_loop(handler: Callable[[Request, Any], Response]) -> Callable[[Request, Any], Awaitable[Response]]:

@@ -14,10 +14,10 @@ from fastapi import FastAPI
 from redis.asyncio import Redis
 
 from service.api.access.key_rules import KeyRequest, make_key
-from service.api.limits.rate_limits import MOST_CALLERS, Limit, LocalCounts, RateLimits, limit_of, rate_limits_of
+from service.api.limits.rate_limits import MOST_CALLERS, Limit, LocalCounts, RateLimits, limit_of
 from service.api.limits.shared_limits import SharedCounts
 from service.api.metrics import Metrics
-from service.app import create_app
+from service.app import create_app, rate_limits_of
 from service.catalogue import shipped_catalogue
 from service.errors import StartupError
 from service.openapi.document import problem_example

@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from service.api.openapi import JSON
 from service.app import create_app
 from service.catalogue import shipped_catalogue
-from service.openapi.document import CHOICES, NOT_SCHEMAS, RENAMED, successes, tidied, types_of
+from service.openapi.document import CHOICES, EXAMPLES, RENAMED, successes, tidied, types_of
 from service.settings import Settings
 from tests.contract.record import Document
 
@@ -31,7 +31,7 @@ def parts(value: Any) -> Iterator[Document]:
     elif isinstance(value, dict):
         yield value
         for key, inner in value.items():
-            if key not in NOT_SCHEMAS:
+            if key not in EXAMPLES:
                 yield from parts(inner)
 
 

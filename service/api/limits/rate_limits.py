@@ -21,9 +21,7 @@ from anyio import from_thread
 from fastapi import Request
 
 from service.api.access.authorization import AccessDenied
-from service.api.metrics import Metrics
 from service.api.request_context import RawHeader, context_of
-from service.errors import StartupError
 from service.settings import Settings
 from service.store.keys import ApiKey
 
@@ -207,17 +205,6 @@ def limit_of(settings: Settings, key: ApiKey | None = None) -> Limit | None:
 
 def _limit(per_minute: int, burst: int) -> Limit | None:
     return Limit(burst=burst, interval_seconds=60.0 / per_minute) if per_minute else None
-
-
-def rate_limits_of(settings: Settings, metrics: Metrics) -> RateLimits:
-    """The rate limits of an application, shared through Redis where the settings name one."""
-    if settings.redis_url is None:
-        return RateLimits(settings)
-    if not has_redis():
-        raise StartupError(WITHOUT_REDIS)
-    from service.api.limits.shared_limits import SharedCounts
-
-    return RateLimits(settings, SharedCounts(settings.redis_url), metrics.rate_limit_fallbacks.inc)
 
 
 def has_redis() -> bool:
