@@ -20,7 +20,7 @@ from service.catalogue.rows import (
     UnsoundFact,
     key_of,
 )
-from service.catalogue.shipped import shipped_catalogue
+from service.catalogue.shipped import checked_catalogue, shipped_catalogue
 
 __all__ = [
     "EVERYONE",
@@ -41,6 +41,7 @@ __all__ = [
     "RegionRow",
     "Row",
     "UnsoundFact",
+    "checked_catalogue",
     "key_of",
     "shipped_catalogue",
 ]

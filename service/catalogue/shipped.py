@@ -21,8 +21,10 @@ from service.catalogue.rows import (
     PublishedCounts,
     Purchase,
     RegionRow,
+    Row,
     UnsoundFact,
     is_date,
+    key_of,
 )
 from service.estimator.question import Cluster, Gpu, Model
 from service.estimator.time.rates import MATRIX_RATES
@@ -46,7 +48,6 @@ def model_row(row: Mapping[str, Any]) -> ModelRow:
             fields: dict[str, Any] = row["model"]
             lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
             values["model"] = Model(**{**fields, **lists})
-            _check(values["model"])
         if "exact" in row:
             values["exact"] = ExactCounts(**row["exact"])
         if "published" in row:
@@ -74,7 +75,6 @@ def gpu_row(row: Mapping[str, str]) -> GpuRow:
             host_bytes_per_s=_number(row, "host_gb_per_s") * GB_PER_S_BYTES_PER_S,
             board_watts=_number(row, "board_watts"),
         )
-        _check(gpu)
         columns = ("name", "vendor", "usable_basis", "link_name", "source", "as_of", "verified", "note")
         texts: dict[str, Any] = {column: row[column] for column in columns}
         return GpuRow(
@@ -94,7 +94,6 @@ def cluster_row(slug: str, row: Mapping[str, Any]) -> ClusterRow:
             **{name: row[name] for name in ("gpu", "gpus", "gpus_per_node", "scale_up_gpus")},
             inter_node_bytes_per_s=row["network_gbit_per_s"] * GBIT_PER_S_BYTES_PER_S,
         )
-        _check(cluster)
         texts = {name: row[name] for name in ("name", "source", "as_of", "verified")}
         return ClusterRow(
             slug=slug, cluster=cluster, aliases=tuple(row.get("aliases", ())), note=row.get("note", ""), **texts
@@ -107,7 +106,6 @@ def price_row(row: Mapping[str, str]) -> PriceRow:
         numbers = {name: _number(row, name) for name in ("usd_per_gpu_hour", "usd_per_instance_hour")}
         values: dict[str, Any] = {**row, **numbers, "gpu_count": int(row["gpu_count"])}
         price = PriceRow(**values)
-        _check(price)
         if (
             price.gpu_count < 1
             or abs(price.usd_per_instance_hour / price.gpu_count / price.usd_per_gpu_hour - 1) > 0.01
@@ -123,7 +121,6 @@ def region_row(row: Mapping[str, str]) -> RegionRow:
         words: dict[str, Any] = {name: cell for name, cell in row.items() if cell and name not in shares}
         aliases, intensity = _names(row["aliases"]), float(row["grid_kg_co2e_per_kwh"])
         place = RegionRow(**{**words, **shares, "aliases": aliases, "grid_kg_co2e_per_kwh": intensity})
-        _check(place)
         if (place.pue is None) != (place.pue_source is None):
             raise UnsoundFact("a pue needs a pue_source, and nothing else does")
         return place
@@ -133,7 +130,6 @@ def _purchase(row: Mapping[str, str]) -> Purchase | None:
     if not row["purchase_usd"]:
         return None
     bought = Purchase(usd=_number(row, "purchase_usd"), as_of=row["purchase_as_of"], source=row["purchase_source"])
-    _check(bought)
     if not is_date(bought.as_of):
         raise UnsoundFact("purchase_as_of is no date")
     return bought
@@ -150,10 +146,17 @@ def _named(kind: str, slug: object) -> Iterator[None]:
         raise UnsoundFact(f"{kind} {slug}: {error}") from None
 
 
-def _check(spec: object) -> None:
-    faults = faults_of(spec)
-    if faults:
-        raise UnsoundFact("; ".join(fault.message(name) for name, fault in faults.items()))
+SPECS = {ModelRow: ("model",), GpuRow: ("gpu", "purchase"), ClusterRow: ("cluster",)}
+"""Parts of rows whose fields have bounds; of other rows it is the row itself."""
+
+
+def check_row(row: Row) -> None:
+    """Refuse a row with a value outside the bounds of its field."""
+    specs = [getattr(row, part) for part in SPECS[type(row)]] if type(row) in SPECS else [row]
+    with _named(type(row).__name__.removesuffix("Row").lower(), key_of(row)):
+        for spec in filter(None, specs):
+            if faults := faults_of(spec):
+                raise UnsoundFact("; ".join(fault.message(name) for name, fault in faults.items()))
 
 
 def _number(row: Mapping[str, str], column: str) -> float:
@@ -173,6 +176,14 @@ def _names(cell: str) -> tuple[str, ...]:
 
 
 DATA = "service.catalogue"
+
+
+def checked_catalogue() -> Catalogue:
+    """The shipped catalogue with all values checked; its tests do so too, and an estimate need not."""
+    catalogue = shipped_catalogue()
+    for row in catalogue.rows():
+        check_row(row)
+    return catalogue
 
 
 @cache

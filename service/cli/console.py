@@ -170,7 +170,7 @@ def no_garbage_collection() -> Iterator[None]:
 @contextmanager
 def database(*, is_made: bool = True) -> Iterator["Engine"]:
     """The database of the settings; an SQLite file must exist where `is_made` is false."""
-    from service.catalogue import shipped_catalogue
+    from service.catalogue import checked_catalogue
     from service.settings import read_settings
     from service.store.database import file_of, prepare_database
 
@@ -178,7 +178,7 @@ def database(*, is_made: bool = True) -> Iterator["Engine"]:
     file = file_of(url)
     if file is not None and not is_made and not file.is_file():
         raise StartupError(f"there is no database at {file}; name the service's own in TRAINCOST_DATABASE_URL")
-    engine = prepare_database(url, shipped_catalogue())
+    engine = prepare_database(url, checked_catalogue())
     try:
         yield engine
     finally:

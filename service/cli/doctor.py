@@ -20,7 +20,7 @@ from service import __version__
 from service.api.access.key_rules import key_status
 from service.api.limits.rate_limits import WITHOUT_REDIS, has_redis
 from service.api.metrics import WITHOUT_OPENTELEMETRY, is_installed
-from service.catalogue import shipped_catalogue
+from service.catalogue import checked_catalogue
 from service.errors import StartupError
 from service.estimator import FORMULAS_VERSION
 from service.features.launch_checks.launch_checks import ALIVE_SECONDS
@@ -82,7 +82,7 @@ def examined(settings: Settings) -> Iterator[Finding]:
         yield Finding("variables", "warning", warning, "correct its name, or leave it out")
     try:
         text = (
-            f"the shipped catalogue is {shipped_catalogue().revision}, and each of its values has a source and a date"
+            f"the shipped catalogue is {checked_catalogue().revision}, and each of its values has a source and a date"
         )
         yield Finding("facts", "ok", text)
     except StartupError as error:

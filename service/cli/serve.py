@@ -77,11 +77,11 @@ def serve(
 def _application(settings: "Settings") -> Any:
     """The service on its database. Importing it takes a second, so settings and port are checked before."""
     from service.app import create_app
-    from service.catalogue import shipped_catalogue
+    from service.catalogue import checked_catalogue
     from service.store.database import prepare_database
     from service.store.history import load_numbered
 
-    engine = prepare_database(settings.database_url, shipped_catalogue(), settings.database_connections)
+    engine = prepare_database(settings.database_url, checked_catalogue(), settings.database_connections)
     number, catalogue = load_numbered(engine)
     return create_app(settings, catalogue, engine, number=number)
 

@@ -6,7 +6,7 @@ import pytest
 
 from service.catalogue import Catalogue, UnsoundFact, shipped_catalogue
 from service.catalogue.indexes import normal
-from service.catalogue.shipped import region_row
+from service.catalogue.shipped import check_row, region_row
 from service.errors import UnknownName
 from tests.catalogue.shapes import catalogue, gpu, model
 
@@ -171,7 +171,7 @@ def test_regions_of_one_place_run_on_one_grid_and_each_operator_has_its_pue() ->
 def test_a_wrong_cell_does_not_load(column: str, cell: str, words: str) -> None:
     assert region_row(ROW).slug == "gcp:here"
     with pytest.raises(UnsoundFact, match=words):
-        region_row({**ROW, column: cell})
+        check_row(region_row({**ROW, column: cell}))
 
 
 def test_one_slug_is_one_row_and_counts_in_the_revision() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from service.catalogue import UnsoundFact
-from service.catalogue.shipped import cluster_row, gpu_row, model_row, price_row
+from service.catalogue.shipped import check_row, cluster_row, gpu_row, model_row, price_row
 from service.errors import StartupError
 
 MODEL: dict[str, Any] = {
@@ -86,9 +86,12 @@ PRICE = {
 
 def _parse(kind: str, **changes: Any) -> Any:
     if kind == "cluster":
-        return cluster_row("box", {**CLUSTER, **changes})
-    parse, row = {"model": (model_row, MODEL), "gpu": (gpu_row, GPU), "price": (price_row, PRICE)}[kind]
-    return parse({**row, **changes})
+        parsed: Any = cluster_row("box", {**CLUSTER, **changes})
+    else:
+        parse, row = {"model": (model_row, MODEL), "gpu": (gpu_row, GPU), "price": (price_row, PRICE)}[kind]
+        parsed = parse({**row, **changes})
+    check_row(parsed)
+    return parsed
 
 
 KINDS = ("model", "gpu", "cluster", "price")
@@ -207,5 +210,5 @@ def test_price_of_the_machine_is_that_of_its_gpus() -> None:
     ("column", "wrong"), [("price_model", "on demand"), ("stat", "mean"), ("gpu_count", "0"), ("gpu_count", "-8")]
 )
 def test_price_is_on_known_terms_for_some_gpus(column: str, wrong: str) -> None:
-    with pytest.raises(UnsoundFact, match="price aws p5"):
+    with pytest.raises(UnsoundFact, match=r"price aws.p5"):
         _parse("price", **{column: wrong})

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from service.catalogue import GpuRow, ModelRow, shipped_catalogue
+from service.catalogue import GpuRow, ModelRow, checked_catalogue
 from service.catalogue.indexes import normal
 from service.catalogue.shipped import UNMEASURED_ARCHITECTURES
 from service.errors import UnknownName
@@ -15,7 +15,7 @@ from service.estimator import count_parameters
 from service.estimator.time.rates import MATRIX_RATES
 from tests.cases import each_case
 
-FACTS = shipped_catalogue()
+FACTS = checked_catalogue()
 MODELS = list(FACTS.models.values())
 ESTIMATED = [row for row in MODELS if row.model]
 GPUS = list(FACTS.gpus.values())
