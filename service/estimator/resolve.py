@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from service.errors import Problem, Refused
 from service.estimator.complete import (
@@ -29,6 +29,7 @@ from service.estimator.model.build import MIXERS, MOST_CACHED_LEDGERS, method_of
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.parallelism.pipeline import partition_layers, partition_layers_by_cost
 from service.estimator.question import (
+    Checkpointing,
     Cluster,
     Gpu,
     Layout,
@@ -84,7 +85,7 @@ def complete_cluster(cluster: Cluster, gpu: Gpu) -> CompleteCluster:
         gpus_per_node=node,
         scale_up_gpus=cluster.scale_up_gpus or min(rack, cluster.gpus),
         inter_node_bytes_per_s=cluster.inter_node_bytes_per_s or gpu.inter_node_bytes_per_s,
-        **(_RUNNING | _running_given(cluster)),
+        **{name: usual for name, usual in _RUNNING.items() if getattr(cluster, name) is None},
     )
 
 
@@ -176,20 +177,11 @@ _RUNNING: dict[str, Any] = {
 Source: constants.py."""
 
 
-def _running_given(cluster: Cluster) -> dict[str, Any]:
-    return {name: value for name in _RUNNING if (value := getattr(cluster, name)) is not None}
-
-
 _RECIPE_OF_STEP = tuple(field.name for field in fields(Recipe) if field.name not in {"training_tokens", "checkpoint"})
 _CLUSTER_OF_STEP = tuple(field.name for field in fields(Cluster) if field.name not in _RUNNING)
 _recipe_of_step = attrgetter(*_RECIPE_OF_STEP)
 _cluster_of_step = attrgetter(*_CLUSTER_OF_STEP)
 """Values of the fields that a step depends on, in that order: the key of a cached configuration."""
-
-
-def with_price(question: CompleteQuestion, price: Price | OwnedPrice | None) -> CompleteQuestion:
-    """A question at another price, its defaults filled."""
-    return replace(question, price=_fill_price(price))
 
 
 def _fill_price(price: Price | OwnedPrice | None) -> CompletePrice | CompleteOwnedPrice | None:
@@ -222,7 +214,7 @@ class ResolvedQuestion:
 
 def resolve(question: Question) -> ResolvedQuestion:
     """Fill every default of a question and check every rule."""
-    return with_run_of(question, configuration_of(question))
+    return with_price(with_run(configuration_of(question), run_options_of(question)), question.price)
 
 
 def configuration_of(question: Question) -> ResolvedQuestion:
@@ -245,19 +237,33 @@ def configuration_of(question: Question) -> ResolvedQuestion:
     return result
 
 
-def with_run_of(question: Question, configuration: ResolvedQuestion) -> ResolvedQuestion:
-    """A configuration with the run and the price of a question."""
-    tokens, checkpoint = question.recipe.training_tokens, question.recipe.checkpoint
-    usual, running = configuration.question, _running_given(question.cluster)
-    full = replace(
-        usual,
-        recipe=replace(usual.recipe, training_tokens=tokens, checkpoint=checkpoint),
-        cluster=replace(usual.cluster, **running) if running else usual.cluster,
-        price=_fill_price(question.price),
-    )
-    return replace(
-        configuration, question=full, workload=replace(configuration.workload, recipe=full.recipe, cluster=full.cluster)
-    )
+class RunOptions(NamedTuple):
+    """Fields that a run depends on and its configuration does not, but for the price."""
+
+    training_tokens: float | None
+    checkpoint: Checkpointing | None
+    cluster: tuple[tuple[str, Any], ...]
+
+
+def run_options_of(question: Question) -> RunOptions:
+    """The run of a question."""
+    recipe, cluster = question.recipe, question.cluster
+    given = tuple((name, value) for name in _RUNNING if (value := getattr(cluster, name)) is not None)
+    return RunOptions(recipe.training_tokens, recipe.checkpoint, given)
+
+
+def with_run(configuration: ResolvedQuestion, run: RunOptions) -> ResolvedQuestion:
+    """A configuration with its run, without a price."""
+    usual = configuration.question
+    recipe = replace(usual.recipe, training_tokens=run.training_tokens, checkpoint=run.checkpoint)
+    cluster = replace(usual.cluster, **dict(run.cluster)) if run.cluster else usual.cluster
+    workload = replace(configuration.workload, recipe=recipe, cluster=cluster)
+    return replace(configuration, question=replace(usual, recipe=recipe, cluster=cluster), workload=workload)
+
+
+def with_price(resolved: ResolvedQuestion, price: Price | OwnedPrice | None) -> ResolvedQuestion:
+    """A question at another price, its defaults filled."""
+    return replace(resolved, question=replace(resolved.question, price=_fill_price(price)))
 
 
 @lru_cache(maxsize=MOST_CACHED_CONFIGURATIONS)

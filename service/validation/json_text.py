@@ -51,24 +51,64 @@ TOO_LONG = Fault("too_long", f"a list or object holds more than {MAXIMUM_ITEMS} 
 EMPTY = "send a JSON text; the body is empty"
 
 
+class _Values:
+    """Makes the values of one JSON text, and lists the faults among them."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+
+    def at_fault(self, fault: Fault) -> Fault:
+        self.faults.append(fault)
+        return fault
+
+    def number(self, digits: str) -> float | Fault:
+        if len(digits) > MAXIMUM_DIGITS:
+            return self.at_fault(TOO_MANY_DIGITS)
+        number = float(digits)
+        return number if isfinite(number) else self.at_fault(NOT_FINITE)
+
+    def integer(self, digits: str) -> int | Fault:
+        return int(digits) if len(digits) <= MAXIMUM_DIGITS else self.at_fault(TOO_MANY_DIGITS)
+
+    def object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) < len(pairs):
+            return {"": self.at_fault(DUPLICATE_KEY)}
+        for name in INFINITE_BY_DESIGN & value.keys():
+            value[name] = None
+        return value
+
+
 def parse(body: bytes) -> Any:
     """Parse a JSON text."""
-    value = parse_unchecked(body)
-    refuse_faults(value)
+    values = _Values()
+    value = _decode(body, values)
+    if values.faults or not _is_plain(body):
+        refuse_faults(value)
     return value
 
 
 def parse_unchecked(body: bytes) -> Any:
     """Parse a JSON text, with Fault in place of invalid values."""
+    return _decode(body, _Values())
+
+
+def _is_plain(body: bytes) -> bool:
+    """Whether a body is too short and too flat for the faults that its values do not show one by one."""
+    nesting = body.count(b"{") + body.count(b"[")
+    return nesting < MAXIMUM_DEPTH and body.count(b",") < MAXIMUM_ITEMS and b"\\u" not in body
+
+
+def _decode(body: bytes, values: _Values) -> Any:
     if body.count(b",") > MAXIMUM_VALUES:
         raise Refused(Problem(field="", code="too_long", message="the body holds too many values", fix="send fewer"))
     try:
         return json.loads(
             body.decode("utf-8"),
-            parse_constant=lambda _: NOT_FINITE,
-            parse_float=_parse_float,
-            parse_int=lambda digits: int(digits) if len(digits) <= MAXIMUM_DIGITS else TOO_MANY_DIGITS,
-            object_pairs_hook=_object,
+            parse_constant=lambda _: values.at_fault(NOT_FINITE),
+            parse_float=values.number,
+            parse_int=values.integer,
+            object_pairs_hook=values.object,
         )
     except RecursionError:
         raise Refused(Problem(field="", code="too_deep", message=TOO_DEEP.message, fix=TOO_DEEP.fix)) from None
@@ -104,23 +144,6 @@ def refuse_faults(value: object) -> None:
     ]
     if problems:
         raise Refused(*problems)
-
-
-def _parse_float(digits: str) -> float | Fault:
-    if len(digits) > MAXIMUM_DIGITS:
-        return TOO_MANY_DIGITS
-    number = float(digits)
-    return number if isfinite(number) else NOT_FINITE
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        return {"": DUPLICATE_KEY}
-    for name in INFINITE_BY_DESIGN:
-        if name in value:
-            value[name] = None
-    return value
 
 
 def _faults(root: object) -> Iterator[tuple[str, Fault]]:

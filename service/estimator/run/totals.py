@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from math import exp, sqrt
 from typing import Any
 
@@ -14,7 +14,14 @@ from service.estimator.memory.states import checkpoint_bytes
 from service.estimator.model.counts import PFLOP_DAY_FLOP, run_flop
 from service.estimator.numeric import ceil_div
 from service.estimator.question import Checkpointing, OwnedPrice, Price, Question
-from service.estimator.resolve import ResolvedQuestion, with_price, with_run_of
+from service.estimator.resolve import (
+    MOST_CACHED_CONFIGURATIONS,
+    ResolvedQuestion,
+    RunOptions,
+    run_options_of,
+    with_price,
+    with_run,
+)
 from service.estimator.run.cost import Usage, carbon_kg_co2e, charges_of, energy_kwh, gpu_watts, sum_of
 from service.estimator.run.run import Configuration, Run, compute_configuration, rising, run_of
 from service.estimator.schedule import (
@@ -484,9 +491,14 @@ class Running:
 
 
 def running_of(question: Question, configuration: ResolvedQuestion) -> Running:
-    """The run of a question."""
+    """The run of a question. Questions that differ in their price alone share it."""
+    return at_price(_unpriced(configuration, run_options_of(question)), question.price)
+
+
+@lru_cache(maxsize=MOST_CACHED_CONFIGURATIONS)
+def _unpriced(configuration: ResolvedQuestion, options: RunOptions) -> Running:
     known = compute_configuration(configuration)
-    resolved = with_run_of(question, configuration)
+    resolved = with_run(configuration, options)
     run, flop = run_of(resolved, known.loads, known.peak.filled_fraction), known.flop
     if run is not None:
         total = run.earlier_flop + run_flop(flop.per_step_flop, run.last_steps)
@@ -496,8 +508,7 @@ def running_of(question: Question, configuration: ResolvedQuestion) -> Running:
 
 def at_price(running: Running, price: Price | OwnedPrice | None) -> Running:
     """The same run, paid for otherwise."""
-    question = with_price(running.resolved.question, price)
-    return replace(running, resolved=replace(running.resolved, question=question))
+    return replace(running, resolved=with_price(running.resolved, price))
 
 
 def numbers_of(

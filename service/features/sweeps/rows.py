@@ -20,7 +20,7 @@ from service.estimator.question import Cluster, Gpu, Layout, Model, OwnedPrice, 
 from service.estimator.resolve import ResolvedQuestion, configuration_of
 from service.estimator.rules.training import problems_of_run
 from service.estimator.run import totals
-from service.estimator.run.totals import Running, at_price, running_of
+from service.estimator.run.totals import running_of
 from service.features.compare.compare import ANSWERED, REFUSED
 from service.features.estimates.metrics import COLUMNS, FITS, Metric, fits, number_named
 from service.features.plans.schemas import PlanLimits, constraints_of, on_each_size, ranking_problems
@@ -307,7 +307,7 @@ class Rows:
         self._sweep = sweep
         metrics = [number_named("columns", name) for name in sweep.columns]
         self._readers = [(reader_of(metric), metric.is_interval) for metric in metrics]
-        self._answer = partial(_best_plan, sweep) if sweep.kind == "plan" else EstimateAnswerer(sweep.axes).answer
+        self._answer = partial(_best_plan, sweep) if sweep.kind == "plan" else EstimateAnswerer().answer
 
     def of(self, first: int, count: int) -> Iterator[tuple[Cell, ...]]:
         """Consecutive rows."""
@@ -370,15 +370,12 @@ def question_at(axes: Axes, at: Combination) -> Question:
 class EstimateAnswerer:
     """Answers the rows of a sweep of estimates."""
 
-    def __init__(self, axes: Axes) -> None:
-        self._axes = axes
+    def __init__(self) -> None:
         self._at: Combination | None = None
         """Positions of the previous row, without its price."""
         self._configuration: ResolvedQuestion | None = None
         self._problems: tuple[Problem, ...] = ()
         """Its problems at any price."""
-        self._running: dict[int, Running] = {}
-        """Its run by place of the price."""
 
     def answer(self, question: Question, at: Combination) -> RowAnswer:
         """Answer of a row."""
@@ -389,15 +386,12 @@ class EstimateAnswerer:
         problems = problems_of_run(question)
         if self._configuration is None or problems:
             raise Refused(*dict.fromkeys((*self._problems, *problems)))
-        place = self._axes.prices[at.price].place
-        if place not in self._running:
-            self._running[place] = running_of(question, self._configuration)
-        running = at_price(self._running[place], question.price)
+        running = running_of(question, self._configuration)
         return totals.numbers_of(running, totals.totals_at(running)), (), None
 
     def _configure(self, unpriced: Question) -> None:
         """Resolve another configuration, or store its problems."""
-        self._configuration, self._problems, self._running = None, (), {}
+        self._configuration, self._problems = None, ()
         try:
             self._configuration = configuration_of(unpriced)
         except Refused as refused:
