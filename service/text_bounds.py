@@ -6,7 +6,6 @@ list in a list in a list. Real files of launchers have some 300 settings, six le
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -78,42 +77,28 @@ def is_text(text: str) -> bool:
     return "\0" not in text and (text.isascii() or _HALF.search(text) is None)
 
 
-def not_text(place: Place) -> Refused:
-    """The rejection of a text that cannot be stored."""
-    message = "the text holds a NUL or half of a surrogate pair"
-    return refusal(place, "not_text", message, "remove that character")
-
-
 def refusal(place: Place, code: str, message: str, fix: str, field: str = FIELD) -> Refused:
     """The rejection of a text at a line and column; it repeats nothing of the text."""
     located = f"line {place.line}, column {place.column}: {message}"
     return Refused(Problem(field=field, code=code, message=located, fix=fix))
 
 
-def too_deep(place: Place) -> Refused:
-    """The rejection of too deep nesting."""
-    return refusal(place, "too_deep", f"lists, objects or dotted names nest deeper than {DEEPEST}", "flatten the file")
+Bound = tuple[str, str, str]
+"""What a text breaks: the code, message and fix of its refusal."""
 
-
-def too_many_digits(place: Place) -> Refused:
-    """The rejection of a number with too many digits."""
-    return refusal(place, "too_many_digits", f"the number has more than {MOST_DIGITS} digits", "round the number")
-
-
-def too_many_settings(place: Place) -> Refused:
-    """The rejection of a file with too many settings."""
-    return refusal(place, "too_long", f"a file has at most {MOST_SETTINGS} settings", "send less")
-
-
-def too_many_words(place: Place) -> Refused:
-    """The rejection of a file with too many words."""
-    return refusal(place, "too_long", f"a file has at most {MOST_WORDS} words and values", "send less")
-
-
-def too_long_a_name(place: Place) -> Refused:
-    """The rejection of a too long name."""
-    message = f"the setting's name has more than {LONGEST_NAME} characters, outer names included"
-    return refusal(place, "too_long", message, "shorten it, or leave the setting out")
+NOT_TEXT: Bound = ("not_text", "the text holds a NUL or half of a surrogate pair", "remove that character")
+TOO_DEEP: Bound = ("too_deep", f"lists, objects or dotted names nest deeper than {DEEPEST}", "flatten the file")
+TOO_MANY_DIGITS: Bound = ("too_many_digits", f"the number has more than {MOST_DIGITS} digits", "round the number")
+TOO_MANY_SETTINGS: Bound = ("too_long", f"a file has at most {MOST_SETTINGS} settings", "send less")
+TOO_MANY_WORDS: Bound = ("too_long", f"a file has at most {MOST_WORDS} words and values", "send less")
+TOO_LONG_A_NAME: Bound = (
+    "too_long",
+    f"the setting's name has more than {LONGEST_NAME} characters, outer names included",
+    "shorten it, or leave the setting out",
+)
+_TOO_MANY_DIRECTIVES: Bound = (
+    "too_long", f"more than {MOST_DIRECTIVES} lines begin with a percent sign", "leave directives out"
+)  # fmt: skip
 
 
 _TOML_TEXTS = re.compile(
@@ -139,10 +124,10 @@ def bound_toml(text: str) -> None:
     plain = _without(text, _TOML_TEXTS)
     lines = Lines(text)
     _bound_depth(lines, plain)
-    _bound_count(lines, plain, _SETTING, MOST_SETTINGS, too_many_settings)
-    _bound_count(lines, plain, _VALUE, MOST_WORDS, too_many_words)
-    _bound_count(lines, plain, _DOTS, 0, too_deep)
-    _bound_count(lines, plain, _LONG_NUMBER, 0, too_many_digits)
+    _bound_count(lines, plain, _SETTING, MOST_SETTINGS, TOO_MANY_SETTINGS)
+    _bound_count(lines, plain, _VALUE, MOST_WORDS, TOO_MANY_WORDS)
+    _bound_count(lines, plain, _DOTS, 0, TOO_DEEP)
+    _bound_count(lines, plain, _LONG_NUMBER, 0, TOO_MANY_DIGITS)
 
 
 def bound_json(text: str) -> None:
@@ -150,18 +135,13 @@ def bound_json(text: str) -> None:
     plain = _without(text, _JSON_TEXTS)
     lines = Lines(text)
     _bound_depth(lines, plain)
-    _bound_count(lines, plain, _VALUE, MOST_WORDS, too_many_words)
-    _bound_count(lines, plain, _LONG_NUMBER, 0, too_many_digits)
+    _bound_count(lines, plain, _VALUE, MOST_WORDS, TOO_MANY_WORDS)
+    _bound_count(lines, plain, _LONG_NUMBER, 0, TOO_MANY_DIGITS)
 
 
 def bound_yaml(text: str) -> None:
     """Reject a YAML text with too many directives; its reader bounds the rest event by event."""
-    _bound_count(Lines(text), text, _DIRECTIVE, MOST_DIRECTIVES, _too_many_directives)
-
-
-def _too_many_directives(place: Place) -> Refused:
-    message = f"more than {MOST_DIRECTIVES} lines begin with a percent sign"
-    return refusal(place, "too_long", message, "leave directives out")
+    _bound_count(Lines(text), text, _DIRECTIVE, MOST_DIRECTIVES, _TOO_MANY_DIRECTIVES)
 
 
 def _without(text: str, texts: re.Pattern[str]) -> str:
@@ -169,13 +149,11 @@ def _without(text: str, texts: re.Pattern[str]) -> str:
     return texts.sub(lambda match: " " * len(match[0]), text)
 
 
-def _bound_count(
-    lines: Lines, plain: str, pattern: re.Pattern[str], most: int, refused: Callable[[Place], Refused]
-) -> None:
+def _bound_count(lines: Lines, plain: str, pattern: re.Pattern[str], most: int, broken: Bound) -> None:
     """Reject a text with more matches of a pattern than the limit, at the first one beyond it."""
     extra = next(islice(pattern.finditer(plain), most, None), None)
     if extra is not None:
-        raise refused(lines.place(extra.start()))
+        raise refusal(lines.place(extra.start()), *broken)
 
 
 def _bound_depth(lines: Lines, plain: str) -> None:
@@ -183,4 +161,4 @@ def _bound_depth(lines: Lines, plain: str) -> None:
     for match in _BRACKET.finditer(plain):
         depth = depth + 1 if match[0] in "[{" else max(depth - 1, 0)
         if depth > DEEPEST:
-            raise too_deep(lines.place(match.start()))
+            raise refusal(lines.place(match.start()), *TOO_DEEP)

@@ -29,72 +29,51 @@ def _prefixed(symbol: str, prefixes: str) -> dict[str, float]:
 _BINARY = {f"{prefix}iB": 2.0 ** (10 * power) for power, prefix in enumerate("KMGTP", start=1)}
 
 BYTES = Dimension("B", {"B": 1.0, **_prefixed("B", "kMGTP"), **_BINARY}, ("B", "KiB", "MiB", "GiB", "TiB"))
-BYTE_RATE = Dimension("B/s", {f"{name}/s": scale for name, scale in BYTES.scales.items()})
 FLOP = Dimension(
     "FLOP",
     {"FLOP": 1.0, **_prefixed("FLOP", "kMGTPEZY"), "PFLOP-day": 1e15 * SECONDS_PER_DAY},
     ("FLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP", "YFLOP"),
 )
-FLOP_RATE = Dimension("FLOP/s", {"FLOP/s": 1.0, **_prefixed("FLOP/s", "kMGTPE")})
 SECONDS = Dimension(
     "s",
     {"s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0, "h": SECONDS_PER_HOUR, "d": SECONDS_PER_DAY},
     ("us", "ms", "s", "min", "h", "d"),
 )
-DAYS = Dimension("d", {name: scale / SECONDS_PER_DAY for name, scale in SECONDS.scales.items()})
-GPU_HOURS = Dimension("GPU-h", {"GPU-h": 1.0, "GPU-d": 24.0, "h": 1.0, "d": 24.0})
-PFLOP_DAYS = Dimension("PFLOP-day", {name: scale / FLOP.scales["PFLOP-day"] for name, scale in FLOP.scales.items()})
 COUNT = Dimension("1", {"1": 1.0, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12})
-TOKENS = Dimension("tokens", {"tokens": 1.0, **{k: v for k, v in COUNT.scales.items() if k != "1"}})
-TOKEN_RATE = Dimension("tokens/s", {"tokens/s": 1.0, "tokens/h": 1 / SECONDS_PER_HOUR, "tokens/d": 1 / SECONDS_PER_DAY})
-USD = Dimension("USD", {"USD": 1.0, **_prefixed("USD", "kM")})
-INSTANCE_RATE = Dimension("USD/h", {"USD/h": 1.0, "USD/d": 1 / 24.0})
-USD_RATE = Dimension("USD/GPU-h", {"USD/GPU-h": 1.0, "USD/GPU-d": 1 / 24.0})
-FRACTION = Dimension("1", {"1": 1.0, "%": 0.01, "percent": 0.01})
-FREQUENCY = Dimension("Hz", {"Hz": 1.0, **_prefixed("Hz", "kMG")})
-WATTS = Dimension("W", {"W": 1.0, **_prefixed("W", "kM")})
-ENERGY = Dimension("kWh", {"kWh": 1.0, "MWh": 1e3, "GWh": 1e6, "J": 1 / 3.6e6, "MJ": 1 / 3.6})
-CARBON = Dimension("kg", {"kg": 1.0, "t": 1e3})
-CARBON_INTENSITY = Dimension("kg/kWh", {"kg/kWh": 1.0, "g/kWh": 1e-3})
-ENERGY_PRICE = Dimension("USD/kWh", {"USD/kWh": 1.0, "USD/MWh": 1e-3})
-HOSTING_PRICE = Dimension("USD/kW-month", {"USD/kW-month": 1.0})
-STORAGE_PRICE = Dimension("USD/GB-month", {"USD/GB-month": 1.0, "USD/TB-month": 1e-3})
-TOKEN_PRICE = Dimension("USD/million tokens", {"USD/million tokens": 1.0, "USD/token": 1e6})
-TRAFFIC_PRICE = Dimension("USD/GB", {"USD/GB": 1.0, "USD/TB": 1e-3})
-GPU_RATE = Dimension("1/GPU-h", {"1/GPU-h": 1.0, "1/GPU-d": 1 / 24.0})
-MACHINE_RATE = Dimension("1/instance-h", {"1/instance-h": 1.0, "1/instance-d": 1 / 24.0})
-YEARS = Dimension("a", {"a": 1.0})
-LOSS = Dimension("nat", {"nat": 1.0, "bit": 0.6931471805599453})
 
 DIMENSIONS: Mapping[str, Dimension] = {
-    "usd_per_million_tokens": TOKEN_PRICE,
-    "tokens_per_s_per_gpu": TOKEN_RATE,
-    "usd_per_instance_hour": INSTANCE_RATE,
-    "usd_per_gpu_hour": USD_RATE,
-    "per_instance_hour": MACHINE_RATE,
-    "usd_per_gb_month": STORAGE_PRICE,
-    "usd_per_kw_month": HOSTING_PRICE,
-    "kg_co2e_per_kwh": CARBON_INTENSITY,
-    "per_gpu_hour": GPU_RATE,
-    "usd_per_kwh": ENERGY_PRICE,
-    "usd_per_gb": TRAFFIC_PRICE,
-    "bytes_per_s": BYTE_RATE,
-    "flop_per_s": FLOP_RATE,
-    "pflop_days": PFLOP_DAYS,
-    "gpu_hours": GPU_HOURS,
-    "kg_co2e": CARBON,
-    "fraction": FRACTION,
+    "usd_per_million_tokens": Dimension("USD/million tokens", {"USD/million tokens": 1.0, "USD/token": 1e6}),
+    "tokens_per_s_per_gpu": Dimension(
+        "tokens/s", {"tokens/s": 1.0, "tokens/h": 1 / SECONDS_PER_HOUR, "tokens/d": 1 / SECONDS_PER_DAY}
+    ),
+    "usd_per_instance_hour": Dimension("USD/h", {"USD/h": 1.0, "USD/d": 1 / 24.0}),
+    "usd_per_gpu_hour": Dimension("USD/GPU-h", {"USD/GPU-h": 1.0, "USD/GPU-d": 1 / 24.0}),
+    "per_instance_hour": Dimension("1/instance-h", {"1/instance-h": 1.0, "1/instance-d": 1 / 24.0}),
+    "usd_per_gb_month": Dimension("USD/GB-month", {"USD/GB-month": 1.0, "USD/TB-month": 1e-3}),
+    "usd_per_kw_month": Dimension("USD/kW-month", {"USD/kW-month": 1.0}),
+    "kg_co2e_per_kwh": Dimension("kg/kWh", {"kg/kWh": 1.0, "g/kWh": 1e-3}),
+    "per_gpu_hour": Dimension("1/GPU-h", {"1/GPU-h": 1.0, "1/GPU-d": 1 / 24.0}),
+    "usd_per_kwh": Dimension("USD/kWh", {"USD/kWh": 1.0, "USD/MWh": 1e-3}),
+    "usd_per_gb": Dimension("USD/GB", {"USD/GB": 1.0, "USD/TB": 1e-3}),
+    "bytes_per_s": Dimension("B/s", {f"{name}/s": scale for name, scale in BYTES.scales.items()}),
+    "flop_per_s": Dimension("FLOP/s", {"FLOP/s": 1.0, **_prefixed("FLOP/s", "kMGTPE")}),
+    "pflop_days": Dimension(
+        "PFLOP-day", {name: scale / FLOP.scales["PFLOP-day"] for name, scale in FLOP.scales.items()}
+    ),
+    "gpu_hours": Dimension("GPU-h", {"GPU-h": 1.0, "GPU-d": 24.0, "h": 1.0, "d": 24.0}),
+    "kg_co2e": Dimension("kg", {"kg": 1.0, "t": 1e3}),
+    "fraction": Dimension("1", {"1": 1.0, "%": 0.01, "percent": 0.01}),
     "seconds": SECONDS,
-    "tokens": TOKENS,
+    "tokens": Dimension("tokens", {"tokens": 1.0, **{k: v for k, v in COUNT.scales.items() if k != "1"}}),
     "bytes": BYTES,
-    "hz": FREQUENCY,
-    "watts": WATTS,
-    "years": YEARS,
-    "nats": LOSS,
-    "days": DAYS,
+    "hz": Dimension("Hz", {"Hz": 1.0, **_prefixed("Hz", "kMG")}),
+    "watts": Dimension("W", {"W": 1.0, **_prefixed("W", "kM")}),
+    "years": Dimension("a", {"a": 1.0}),
+    "nats": Dimension("nat", {"nat": 1.0, "bit": 0.6931471805599453}),
+    "days": Dimension("d", {name: scale / SECONDS_PER_DAY for name, scale in SECONDS.scales.items()}),
     "flop": FLOP,
-    "usd": USD,
-    "kwh": ENERGY,
+    "usd": Dimension("USD", {"USD": 1.0, **_prefixed("USD", "kM")}),
+    "kwh": Dimension("kWh", {"kWh": 1.0, "MWh": 1e3, "GWh": 1e6, "J": 1 / 3.6e6, "MJ": 1 / 3.6}),
 }
 """Dimension of each suffix; a suffix that ends another comes after it."""
 

@@ -22,19 +22,19 @@ from service.text_bounds import (
     MOST_DIGITS,
     MOST_SETTINGS,
     MOST_WORDS,
+    NOT_TEXT,
+    TOO_DEEP,
+    TOO_LONG_A_NAME,
+    TOO_MANY_DIGITS,
+    TOO_MANY_SETTINGS,
+    TOO_MANY_WORDS,
     Lines,
     Place,
     bound_json,
     bound_toml,
     bound_yaml,
     is_text,
-    not_text,
     refusal,
-    too_deep,
-    too_long_a_name,
-    too_many_digits,
-    too_many_settings,
-    too_many_words,
 )
 
 Settings = tuple[tuple[str, Any], ...]
@@ -213,14 +213,14 @@ def checked_once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     found: dict[str, Entry] = {}
     for entry in entries:
         if len(entry.name) > LONGEST_NAME:
-            raise too_long_a_name(entry.place)
+            raise refusal(entry.place, *TOO_LONG_A_NAME)
         if not is_text(entry.name):
-            raise not_text(entry.place)
+            raise refusal(entry.place, *NOT_TEXT)
         if entry.name in found:
             raise refusal(entry.place, "duplicate_key", "the setting is given before already", "give it once")
         found[entry.name] = entry
         if len(found) > MOST_SETTINGS:
-            raise too_many_settings(entry.place)
+            raise refusal(entry.place, *TOO_MANY_SETTINGS)
     return tuple(found.values())
 
 
@@ -244,7 +244,7 @@ def read_json(text: str) -> tuple[Entry, ...]:
     except json.JSONDecodeError as error:
         raise refusal(Place(error.lineno, error.colno), "not_json", "this is no JSON", "mend it there") from None
     except RecursionError:
-        raise too_deep(Place(1, 1)) from None
+        raise refusal(Place(1, 1), *TOO_DEEP) from None
     tokens = [(match[0], match.start()) for match in _TOKEN.finditer(text)]
     if tokens[0][0] != "{":
         raise refusal(Place(1, 1), "not_an_object", "the file is no object", "give settings with their values")
@@ -296,7 +296,7 @@ class _Reader:
         if isinstance(value, float) and not isfinite(value):
             raise refusal(self._lines.place(offset), "not_finite", "the number is infinite", "give a finite number")
         if isinstance(value, str) and not is_text(value):
-            raise not_text(self._lines.place(offset))
+            raise refusal(self._lines.place(offset), *NOT_TEXT)
         return value
 
 
@@ -315,7 +315,7 @@ def read_toml(text: str) -> tuple[Entry, ...]:
     try:
         tables = tomllib.loads(text)
     except RecursionError:
-        raise too_deep(Place(1, 1)) from None
+        raise refusal(Place(1, 1), *TOO_DEEP) from None
     except ValueError as error:
         stated = _ERROR_PLACE.search(str(error))
         place = Place(int(stated[1]), int(stated[2])) if stated else Lines(text).place(len(text))
@@ -389,7 +389,7 @@ def _checked(events: Events) -> Events:
     """Node events of documents without anchors, aliases and tags."""
     for count, event in enumerate(events):
         if count > MOST_WORDS:
-            raise too_many_words(_place(event))
+            raise refusal(_place(event), *TOO_MANY_WORDS)
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise refusal(_place(event), "anchor", "anchors and aliases are not taken", "write the value out")
         if getattr(event, "tag", None):
@@ -404,7 +404,7 @@ def _mapping(events: Events, outer: str, depth: int) -> Iterator[Entry]:
         if isinstance(key, yaml.MappingEndEvent):
             return
         if depth > DEEPEST:
-            raise too_deep(_place(key))
+            raise refusal(_place(key), *TOO_DEEP)
         if not isinstance(key, yaml.ScalarEvent):
             raise refusal(_place(key), "too_deep", "a key is a list or a mapping", "name settings by text")
         if key.value in seen:
@@ -422,7 +422,7 @@ def _value(events: Events, event: Any, depth: int) -> Any:
     if isinstance(event, yaml.ScalarEvent):
         return _scalar(event)
     if depth > DEEPEST:
-        raise too_deep(_place(event))
+        raise refusal(_place(event), *TOO_DEEP)
     if isinstance(event, yaml.MappingStartEvent):
         return tuple((entry.name, entry.value) for entry in _mapping(events, "", depth + 1))
     items = []
@@ -462,7 +462,7 @@ def read_arguments(text: str) -> tuple[Entry, ...]:
     """
     words = list(islice(_words(text, Lines(text)), MOST_WORDS + 1))
     if len(words) > MOST_WORDS:
-        raise too_many_words(words[-1][1])
+        raise refusal(words[-1][1], *TOO_MANY_WORDS)
     program = max((n for n, (word, _) in enumerate(words) if word.endswith(".py")), default=-1)
     found: list[tuple[str, list[str], Place]] = []
     for word, place in words[program + 1 :]:
@@ -490,7 +490,7 @@ def _words(text: str, lines: Lines) -> Iterator[tuple[str, Place]]:
             continue
         word, after = _word(text, offset, lines)
         if _LONG_NUMBER.match(word):
-            raise too_many_digits(lines.place(offset))
+            raise refusal(lines.place(offset), *TOO_MANY_DIGITS)
         yield word, lines.place(offset)
         offset = after
 
