@@ -79,7 +79,7 @@ def accuracy(
         return
     scored = _scored(file, rows)
     if own:
-        from service.evaluation.measured import own_groups
+        from service.evaluation.accuracy import own_groups
         from service.store.history import load_catalogue
         from service.store.keys import TEAM, UNRESTRICTED
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from math import expm1
 from statistics import fmean, median
@@ -10,8 +10,12 @@ from typing import Any, NamedTuple, get_args
 
 from service.answers.accuracy import (
     Accuracy,
+    CountedPeaks,
     Figures,
     Group,
+    MeasuredAccuracy,
+    OwnGroup,
+    PeakRow,
     Quantity,
     Sized,
     StepScores,
@@ -19,6 +23,8 @@ from service.answers.accuracy import (
     WorstStep,
 )
 from service.answers.estimates import Versions
+from service.calibration.kernels import scored_products, shipped_products
+from service.calibration.observations import CountedPeak, counted_peaks, live_step_bytes
 from service.calibration.scores import (
     Comparison,
     RelativeErrors,
@@ -41,13 +47,118 @@ from service.errors import Unreachable
 from service.estimator import FORMULAS_VERSION
 from service.estimator.answer import StageMemory
 from service.estimator.memory.device import class_of
+from service.estimator.question import Cluster, Gpu, Layout, Question, Recipe, Software
+from service.estimator.resolve import resolve
 from service.estimator.time.step import StepClass
-from service.evaluation.measured import own_groups, shipped_measured
 from service.evaluation.scoring import APART, Evaluation, evaluate_rows, figure_of, step_row_of, verdicts_of
+from service.store import Engine
 from service.store.engine import open_engine
 from service.store.keys import Caller
+from service.store.measurements import Measured, each_measurement
 from service.units import BYTES, in_units
+from service.validation.devices import is_possible, slug_of
 from service.validation.serialization import to_bytes
+
+GPU = "h100-sxm5-80gb"
+"""The GPU of the questions; live tensors are the same on any."""
+
+
+@cache
+def evaluated_peaks() -> tuple[PeakRow, ...]:
+    """Every shipped counted peak and its prediction."""
+    return tuple(_evaluated(one) for one in counted_peaks())
+
+
+def _evaluated(counted: CountedPeak) -> PeakRow:
+    catalogue = shipped_catalogue()
+    names: dict[str, Any] = {
+        name: getattr(counted, name)
+        for name in ("sequence_length", "micro_batch", "precision", "attention", "optimizer")
+    }
+    model = catalogue.models[counted.model].model
+    if model is None:
+        message = f"the catalogue describes no layers of {counted.model}"
+        raise LookupError(message)
+    question = Question(
+        model=replace(model, num_hidden_layers=counted.layers),
+        recipe=Recipe(**names, stack=Software(name="transformers", implementation="eager", cross_entropy="eager")),
+        layout=Layout(),
+        cluster=Cluster(gpu=GPU, gpus=1),
+        gpu=catalogue.gpus[GPU].gpu,
+    )
+    predicted = live_step_bytes(resolve(question)).of_step(counted.step)
+    return PeakRow(
+        model=counted.model,
+        layers=counted.layers,
+        step=counted.step,
+        counted_bytes=counted.live_bytes_peak,
+        predicted_bytes=predicted,
+        error_fraction=predicted / counted.live_bytes_peak - 1,
+        source=counted.source,
+    )
+
+
+@cache
+def shipped_measured() -> MeasuredAccuracy:
+    """Accuracy on the measurements that ship with the service."""
+    rows = evaluated_peaks()
+    errors = [abs(row.error_fraction) for row in rows]
+    return MeasuredAccuracy(
+        counted_peaks=CountedPeaks(
+            rows=rows,
+            mape_fraction=fmean(errors) if errors else None,
+            largest_fraction=max(errors, default=None),
+        ),
+        products=scored_products(shipped_products()),
+        own=None,
+    )
+
+
+def own_groups(engine: Engine, caller: Caller, catalogue: Catalogue) -> tuple[OwnGroup, ...]:
+    """Accuracy on a caller's own measurements."""
+    found: dict[tuple[Any, ...], _Tally] = {}
+    for row in each_measurement(engine, caller.visible_owner):
+        key = tuple(getattr(row, name) for name in _KEY)
+        if key not in found:
+            slug = slug_of(row, catalogue)
+            found[key] = _Tally(gpu=None if slug is None else catalogue.gpus[slug].gpu)
+        found[key].add(row)
+    return tuple(tally.group(key) for key, tally in sorted(found.items(), key=lambda item: str(item[0])))
+
+
+_KEY = ("device", "gpu", "probe", "quantity", "calibration")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Tally:
+    """Running counts and errors of one group of measurements."""
+
+    gpu: Gpu | None
+    """Their device; None if the catalogue does not have it."""
+    measurements: int = 0
+    quarantined: int = 0
+    compared: list[Comparison] = field(default_factory=list)
+
+    def add(self, row: Measured) -> None:
+        """Count a measurement."""
+        if row.quarantined_at is not None or not is_possible(row, self.gpu):
+            self.quarantined += 1
+            return
+        self.measurements += 1
+        if row.predicted_value:
+            predicted = row.predicted_value
+            self.compared.append(Comparison(measured=row.value, low=predicted, value=predicted, high=predicted))
+
+    def group(self, key: tuple[Any, ...]) -> OwnGroup:
+        """The figures of the group."""
+        errors, names = asdict(errors_of(self.compared)), {one.name for one in fields(OwnGroup)}
+        return OwnGroup(
+            **dict(zip(_KEY, key, strict=True)),
+            measurements=self.measurements,
+            quarantined=self.quarantined,
+            **{name: value for name, value in errors.items() if name in names},
+        )
+
 
 LISTED_ROWS = 20
 

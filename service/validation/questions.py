@@ -11,11 +11,8 @@ from service.answers.estimates import Source
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.question import Layout, Question, Recipe
-from service.validation.clusters import read_cluster, with_region
-from service.validation.models import read_model
-from service.validation.prices import read_price
 from service.validation.problems import Collector, not_an_object, unknown_field
-from service.validation.question_parts import PARTS
+from service.validation.question_parts import PARTS, read_cluster, read_model, read_price, with_region
 from service.validation.reading import Parsed, read_spec
 
 EXAMPLES = {

@@ -26,10 +26,8 @@ from service.estimator.question import (
     Recompute,
     Storage,
 )
-from service.validation.clusters import Nodes
 from service.validation.flat import flat_fields
-from service.validation.prices import CardPrice, CataloguePrice
-from service.validation.question_parts import QUESTION_SPECS
+from service.validation.question_parts import QUESTION_SPECS, CardPrice, CataloguePrice, Nodes
 from tests.amounts import WHOLE
 from tests.api.asking import QUESTION, Ask
 

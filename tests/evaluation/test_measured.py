@@ -8,8 +8,7 @@ from service.calibration.kernels import observed_rows, scored_products
 from service.calibration.observations import Observed, counted_peaks
 from service.catalogue import shipped_catalogue
 from service.cli.reports import measured_lines
-from service.evaluation.accuracy import accuracy_of, with_own_accuracy
-from service.evaluation.measured import evaluated_peaks, shipped_measured
+from service.evaluation.accuracy import accuracy_of, evaluated_peaks, shipped_measured, with_own_accuracy
 from service.validation.serialization import to_bytes
 
 

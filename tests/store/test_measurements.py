@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 from service.calibration.records import ProbeRecord
 from service.catalogue import shipped_catalogue
-from service.evaluation.measured import own_groups
+from service.evaluation.accuracy import own_groups
 from service.features.measurements import measurements
 from service.features.measurements.measurements import Origin, measurements_in, quarantined
 from service.store.engine import writing

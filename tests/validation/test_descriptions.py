@@ -9,8 +9,7 @@ from service.answers.estimates import Answer, Versions
 from service.answers.plans import PlanAnswer
 from service.estimator.question import Cluster, Gpu, Layout, Model, OwnedPrice, Price, Recipe, Recompute
 from service.validation import descriptions_of
-from service.validation.clusters import Nodes
-from service.validation.prices import CardPrice, CataloguePrice
+from service.validation.question_parts import CardPrice, CataloguePrice, Nodes
 
 KINDS = (
     Answer, CardPrice, CataloguePrice, Cluster, Gpu, Layout, Model, Nodes, OwnedPrice, PlanAnswer, Price, Recipe,

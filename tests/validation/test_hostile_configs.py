@@ -9,7 +9,7 @@ import pytest
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator.question import Model
-from service.validation.models import read_model
+from service.validation.question_parts import read_model
 from tests.amounts import amount
 
 CANARY = "c4n4ry"

@@ -9,7 +9,7 @@ from service.catalogue import Catalogue, PriceRow, Rate, RateCardRow
 from service.catalogue.rows import Purchase
 from service.errors import Refused
 from service.estimator.question import OwnedPrice, Price, Storage
-from service.validation.prices import MOST_DAYS, age_days, age_warnings
+from service.validation.question_parts import MOST_DAYS, age_days, age_warnings
 from service.validation.questions import ParsedQuestion, read_question
 
 H100 = "h100-sxm5-80gb"

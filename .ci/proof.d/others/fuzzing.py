@@ -28,7 +28,7 @@ with atheris.instrument_imports(include=["service"]):
     from service.openapi.document import COMMITTED
     from service.store.keys import UNRESTRICTED
     from service.validation.json_text import parse
-    from service.validation.models import read_config
+    from service.validation.question_parts import read_config
 
 from tests.api.asking import QUESTION
 

@@ -29,7 +29,7 @@ from service.features.catalogue.row_rules import refuse_taken, refuse_used, vali
 from service.store.history import History, Rows, Written
 from service.store.keys import Caller
 from service.tabular.lists import IsCurrent, Record
-from service.validation.models import read_config
+from service.validation.question_parts import read_config
 
 UNVERIFIED = "no"
 """Verification of a row before an admin has checked it."""

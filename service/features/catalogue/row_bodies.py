@@ -28,9 +28,8 @@ from service.features.catalogue.row_rules import is_free_slug
 from service.tabular.columns import columns_of
 from service.validation.forms import ReadElsewhere, described_as, object_schema, or_null
 from service.validation.json_text import apply_merge_patch
-from service.validation.models import read_config
 from service.validation.problems import unknown_field
-from service.validation.question_parts import HfConfig
+from service.validation.question_parts import HfConfig, read_config
 from service.validation.reading import Parsed, fields_of, read_spec
 from service.validation.text import normalized, text_problems
 

@@ -19,11 +19,17 @@ from service.features.exports.exports import import_file
 from service.formats.launchers.slurm import SlurmJob
 from service.formats.program import SCRIPT_FORMAT, training_in
 from service.formats.text import LONGEST_FILE_BYTES
-from service.validation.clusters import read_cluster
 from service.validation.forms import Component, DescribedAs
 from service.validation.json_text import apply_merge_patch
 from service.validation.problems import Collector, refused_at
-from service.validation.question_parts import ClusterFields, ClusterForm, QuestionRequest, RecipeFields, RowName
+from service.validation.question_parts import (
+    ClusterFields,
+    ClusterForm,
+    QuestionRequest,
+    RecipeFields,
+    RowName,
+    read_cluster,
+)
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.reading import field_names, read_spec
 from service.validation.text import single_line

@@ -18,9 +18,17 @@ from service.planner.steps import Steps
 from service.validation.flat import ALIASES, EXAMPLE, LIST_MARK, FlatForm, body_of_flat, flat_fields, read_value
 from service.validation.forms import DescribedAs, requiring
 from service.validation.json_text import apply_merge_patch
-from service.validation.prices import CardPrice, CataloguePrice, read_price
 from service.validation.problems import Collector, DistinctCollector, not_an_object, refused_at
-from service.validation.question_parts import PARTS, ClusterForm, JobQuestion, LayoutPatch, RecipePatch
+from service.validation.question_parts import (
+    PARTS,
+    CardPrice,
+    CataloguePrice,
+    ClusterForm,
+    JobQuestion,
+    LayoutPatch,
+    RecipePatch,
+    read_price,
+)
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.reading import field_names, read_spec
 

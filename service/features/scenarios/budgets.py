@@ -25,7 +25,7 @@ from service.tabular.cell_text import exact_text
 from service.tabular.sheets import Formula, Heading, Sheet, SheetCell
 from service.units import dimension_of
 from service.validation.flat import LIST_MARK, MEMBER_MARK, NAMING, FlatField, body_of_flat, flat_fields
-from service.validation.models import read_model
+from service.validation.question_parts import read_model
 from service.validation.questions import read_question
 from service.validation.reading import fields_of
 

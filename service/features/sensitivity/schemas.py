@@ -16,7 +16,7 @@ from service.answers.rows import MOST_ROWS
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.question import Name
 from service.features.compare.schemas import QUESTION
-from service.validation.fields import unknown_variable, variable_fields
+from service.validation.flat import unknown_variable, variable_fields
 from service.validation.forms import DescribedAs, ReadElsewhere, requiring
 from service.validation.problems import Collector, not_an_object
 from service.validation.question_parts import PARTS, QuestionRequest

@@ -18,7 +18,7 @@ from service.features.sensitivity.schemas import VARY, changes_of, read_sensitiv
 from service.features.solve.schemas import in_question
 from service.planner.steps import Steps, outcome
 from service.tabular.lists import TableForm
-from service.validation.fields import value_at, variable_fields, with_value
+from service.validation.flat import value_at, variable_fields, with_value
 from service.validation.questions import read_question
 from service.validation.serialization import to_wire
 

@@ -35,12 +35,19 @@ from service.features.sweeps.rows import (
     SweptRecipe,
     reserved_names,
 )
-from service.validation.clusters import read_cluster, region_of_price, with_region
 from service.validation.forms import DescribedAs
-from service.validation.models import read_model
-from service.validation.prices import read_price
 from service.validation.problems import not_an_object, refused_at, unknown_field
-from service.validation.question_parts import ClusterForm, ModelForm, PriceForm, QuestionRequest
+from service.validation.question_parts import (
+    ClusterForm,
+    ModelForm,
+    PriceForm,
+    QuestionRequest,
+    read_cluster,
+    read_model,
+    read_price,
+    region_of_price,
+    with_region,
+)
 from service.validation.questions import EXAMPLES
 from service.validation.reading import field_names, read_spec
 from service.validation.text import checked_texts

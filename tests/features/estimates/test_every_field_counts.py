@@ -30,8 +30,7 @@ from service.estimator.question import (
     Versions,
 )
 from service.features.estimates.answers import answer
-from service.validation.clusters import Nodes
-from service.validation.prices import QUERY_FIELDS, CardPrice, CataloguePrice
+from service.validation.question_parts import QUERY_FIELDS, CardPrice, CataloguePrice, Nodes
 from service.validation.questions import read_question
 from service.validation.reading import schema_of
 from service.validation.serialization import to_bytes

@@ -13,8 +13,7 @@ from service.errors import Refused
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import COLUMNS
 from service.features.sensitivity.vary import vary
-from service.validation.fields import variable_fields, with_value
-from service.validation.flat import flat_fields
+from service.validation.flat import flat_fields, variable_fields, with_value
 from service.validation.questions import read_question
 from service.validation.serialization import to_wire
 

@@ -9,7 +9,7 @@ from service.errors import Refused
 from service.features.estimates.answers import answer
 from service.features.solve.solve import solution_steps, solve
 from service.planner.feasibility import UNKNOWNS
-from service.validation.fields import variable_fields, with_value
+from service.validation.flat import variable_fields, with_value
 from service.validation.questions import read_question
 from service.validation.serialization import to_wire
 
