@@ -1,6 +1,6 @@
-"""Tables of facts in TOML files beside the modules that use them, checked against the dataclass of their rows."""
+"""Tables of facts in JSON files beside the modules that use them, checked against the dataclass of their rows."""
 
-import tomllib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, cached_property
@@ -36,11 +36,21 @@ class Table(Mapping[Key, Row]):
 
 @cache
 def _tables(package: str, file: str) -> dict[str, Any]:
-    return tomllib.loads((get_data(package, file) or b"").decode())
+    tables: dict[str, Any] = json.loads(get_data(package, file) or b"", object_pairs_hook=_unique)
+    return tables
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        raise ValueError(f"{max(names, key=names.count)}: stands twice in one row")
+    return dict(pairs)
 
 
 def parsed(kind: Any, value: Any, place: str) -> Any:
     """A value of a table as a dataclass, dict, tuple, literal, optional or plain type; ValueError names its place."""
+    if type(value) is kind or (kind is float and type(value) is int):
+        return value
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return parsed(arguments[0], value, place)
@@ -54,8 +64,6 @@ def parsed(kind: Any, value: Any, place: str) -> Any:
         }
     if is_dataclass(kind) and isinstance(value, dict):
         return _row(kind, value, place)
-    if type(value) is kind or (kind is float and type(value) is int):
-        return value
     raise ValueError(f"{place}: {value!r} is not {kind if origin else kind.__name__}")
 
 

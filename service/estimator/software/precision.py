@@ -1,4 +1,4 @@
-"""Number formats of weights, gradients, master copy and activations, and states of optimizers, in precision.toml."""
+"""Number formats of weights, gradients, master copy and activations, and states of optimizers, in precision.json."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -36,11 +36,12 @@ class Precision:
     moment_bytes: float
     """One optimizer moment."""
     copy_bytes: float = 0
-    """Low-precision copies of the weights kept for the matrix products."""
+    """Low-precision copies of the weights kept for the matrix products, each with its scales."""
     element_bytes: int
     """One saved activation."""
     product_bytes: float | None = None
-    """One number that a low-precision product keeps of its input; those of an activation where None."""
+    """One number that a low-precision product keeps of its input: 1 + 4/128 with an fp32 scale for 128 of them; those
+    of an activation where None."""
     transposes_copies: bool = False
     """Before Blackwell the copies are held twice, as they are and transposed; from it on once."""
     matrix_format: Format
@@ -56,7 +57,7 @@ class Precision:
         return self.master_bytes > 0
 
 
-PRECISIONS = Table(__package__, "precision.toml", "precisions", dict[PrecisionName, Precision])
+PRECISIONS = Table(__package__, "precision.json", "precisions", dict[PrecisionName, Precision])
 
 
 def peak_flop_per_s(gpu: Gpu, number_format: Format) -> float | None:
@@ -126,7 +127,7 @@ class Quantization:
     """Source of the bytes."""
 
 
-QUANTIZATIONS = Table(__package__, "precision.toml", "quantizations", dict[QuantizationName, Quantization])
+QUANTIZATIONS = Table(__package__, "precision.json", "quantizations", dict[QuantizationName, Quantization])
 
 
 def quantized_bytes(method: Method) -> float:
@@ -289,7 +290,7 @@ class Optimizer:
     """Source of the states."""
 
 
-OPTIMIZERS = Table(__package__, "precision.toml", "optimizers", dict[OptimizerName, Optimizer])
+OPTIMIZERS = Table(__package__, "precision.json", "optimizers", dict[OptimizerName, Optimizer])
 
 
 def _form_numbers(form: Form, weight: Weight) -> int:

@@ -1,4 +1,4 @@
-"""Training stacks, operations of each implementation and ways to compute the loss, one row of stacks.toml each."""
+"""Training stacks, operations of each implementation and ways to compute the loss, one row of stacks.json each."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ class Implementation:
 
 
 IMPLEMENTATIONS = Table(
-    __package__, "stacks.toml", "implementations", dict[StackName, dict[ImplementationName, Implementation]]
+    __package__, "stacks.json", "implementations", dict[StackName, dict[ImplementationName, Implementation]]
 )
 """The implementations of each stack; the first is its default."""
 
@@ -137,7 +137,7 @@ class CrossEntropy:
         return (self.half_copies * element_bytes + 4 * self.full_copies) / self.chunks
 
 
-CROSS_ENTROPIES = Table(__package__, "stacks.toml", "cross_entropies", dict[CrossEntropyName, CrossEntropy])
+CROSS_ENTROPIES = Table(__package__, "stacks.json", "cross_entropies", dict[CrossEntropyName, CrossEntropy])
 
 
 WeightHome = Literal["compute", "fp32"]
@@ -226,7 +226,7 @@ class Stack:
 
 EVERY_AXIS = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor")
 
-STACKS = Table(__package__, "stacks.toml", "stacks", dict[StackName, Stack])
+STACKS = Table(__package__, "stacks.json", "stacks", dict[StackName, Stack])
 
 
 def default_stack(recurrences: Collection[LayerType], *, quantizes: bool) -> StackName:

@@ -5,7 +5,6 @@ much as a full one, and as many at once as the GPU has processors, so the last w
 the FLOP that the mask lets through; those of its backward pass are four products and the scores once again.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,6 +18,7 @@ from service.estimator.constants import (
 from service.estimator.numeric import Amount, ceil_div, maximum
 from service.estimator.question import Gpu
 from service.estimator.software.precision import Format, known_peak_flop_per_s, peak_flop_per_s
+from service.estimator.tables import Table
 
 TILE = 128
 """Rows, and columns, of the block of a result that a kernel always computes whole.
@@ -158,76 +158,23 @@ class GenerationRates:
     """Who measured."""
 
 
-_AIC = "calibration/published/matrix_products.csv: ai-dynamo/aiconfigurator@095f58a gemm_perf (TensorRT-LLM)"
-_SIMUMAX = "calibration/published/matrix_products.csv: MooreThreads/SimuMax@4dcaae5 configs/system"
-_MAMF = "stas00/ml-engineering@744d01e compute/accelerator README, MAMF table, x FITTED_TO_BEST"
-
-FITTED_TO_BEST = 0.94
-"""Fitted share of peak over the best of a search over shapes: 0.91-1.00 on six GPUs that have both, median.
-Source: MATRIX_RATES against the MAMF table of stas00/ml-engineering@744d01e compute/accelerator README."""
-
-
-def _rates(processors: int | None, source: str, formats: Mapping[Format, tuple[float, ...]]) -> GenerationRates:
-    """Rates of a generation: of each format the share of peak, and the bytes and the launch of quantising."""
-    rates = {name: FormatRate(*numbers) for name, numbers in formats.items()}
-    return GenerationRates(processors=processors, source=source, formats=rates)
-
-
-def _searched(best: Mapping[Format, float]) -> GenerationRates:
-    """Rates of a generation of which only the best product over a search is known."""
-    return _rates(None, _MAMF, {name: (round(share * FITTED_TO_BEST, 3),) for name, share in best.items()})
-
-
-_A100_PCIE = _rates(108, _SIMUMAX, {"bf16": (0.753,)})
-_HOPPER = _rates(132, _AIC, {"bf16": (0.815,), "fp8": (0.753, 6.6, 6e-6)})
-_RTX_BLACKWELL = _rates(188, _AIC, {"bf16": (0.876,), "fp8": (0.878, 4.2, 11e-6), "fp4": (0.855, 2.8, 1.2e-6)})
-
-UNMEASURED_RATES = _rates(
-    None,
-    "median of the fitted generations: calibration/published/matrix_products.csv",
-    {"bf16": (0.753,), "fp8": (0.753, 7.5, 10.4e-6), "fp4": (0.488, 3.6, 4.5e-6)},
+UNMEASURED_RATES = GenerationRates(
+    source="median of the fitted generations: calibration/published/matrix_products.csv",
+    formats={
+        "bf16": FormatRate(0.753),
+        "fp8": FormatRate(0.753, quantise_bytes=7.5, quantise_launch_seconds=10.4e-6),
+        "fp4": FormatRate(0.488, quantise_bytes=3.6, quantise_launch_seconds=4.5e-6),
+    },
 )
 """For a generation without a measurement; the answer says so."""
 
-FASTEST_CLOCK = 1.7
-"""The highest clock of a server's processor over the one that is assumed where nothing tells it: 5 over 3 GHz.
-Source: AMD EPYC 9575F data sheet; CLOCK_HZ in calibration/observations.py."""
+MATRIX_RATES = Table(__package__, "rates.json", "generations", dict[str, GenerationRates])
+"""By generation. FITTED_TO_BEST is 0.94, the fitted share of peak over the best of a search over shapes: 0.91-1.00 on
+six GPUs that have both, median; the peak of a processor rests on an assumed clock, and the highest is 1.7 times that.
+Source: MATRIX_RATES against the MAMF table of stas00/ml-engineering@744d01e compute/accelerator README; 5 over 3 GHz,
+AMD EPYC 9575F data sheet and CLOCK_HZ in calibration/observations.py."""
 
-_PROCESSOR = GenerationRates(
-    tile=16,
-    source="oneDNN developer guide, CPU kernels of 6 to 48 x 8 to 64 numbers; shares as UNMEASURED_RATES",
-    most_peak_fraction=FASTEST_CLOCK,
-    formats=UNMEASURED_RATES.formats,
-)
-
-MATRIX_RATES: dict[str, GenerationRates] = {
-    "Ampere": _rates(108, _AIC, {"bf16": (0.854,), "int8": (0.867,)}),
-    "Ada": _rates(142, _AIC, {"bf16": (0.596,), "fp8": (0.521, 0.8)}),
-    "Hopper": _HOPPER,
-    "Hopper (Grace)": _HOPPER,
-    "Blackwell": _rates(148, _AIC, {"bf16": (0.722,), "fp8": (0.726, 7.7, 10.9e-6), "fp4": (0.491, 4.2, 3.6e-6)}),
-    "Blackwell (Grace)": _rates(
-        148, _AIC, {"bf16": (0.681,), "fp8": (0.686, 8.3, 11.3e-6), "fp4": (0.488, 4.6, 4.5e-6)}
-    ),
-    "Blackwell Ultra": _rates(148, _AIC, {"bf16": (0.749,), "fp8": (0.765, 7.5, 10.4e-6), "fp4": (0.386, 3.6, 7.6e-6)}),
-    "Blackwell Ultra (Grace)": _rates(
-        148, _AIC, {"bf16": (0.784,), "fp8": (0.798, 8.3, 10.3e-6), "fp4": (0.377, 3.6, 8.2e-6)}
-    ),
-    "CDNA3": _searched({"bf16": 0.556}),
-    "CDNA4": _searched({"bf16": 0.622}),
-    "Gaudi2": _searched({"bf16": 0.969, "fp8": 0.956}),
-    "Gaudi3": _searched({"bf16": 0.741, "fp8": 0.769}),
-    "cpu": _PROCESSOR,
-}
-
-SLUG_RATES: dict[str, GenerationRates] = {
-    "a100-pcie-40gb": _A100_PCIE,
-    "a100-pcie-80gb": _A100_PCIE,
-    "a800-pcie-80gb": _A100_PCIE,
-    "rtx-5090": _RTX_BLACKWELL,
-    "rtx-pro-6000-blackwell-server": _RTX_BLACKWELL,
-    "rtx-pro-6000-blackwell-workstation": _RTX_BLACKWELL,
-}
+SLUG_RATES = Table(__package__, "rates.json", "slugs", dict[str, GenerationRates])
 """By slug, where a GPU runs unlike others of its generation."""
 
 
@@ -302,8 +249,6 @@ def rates_under(
 FusedName = Literal["flash-1", "flash-2", "flash-3", "flash-4", "cudnn"]
 """Kernels that keep no scores."""
 
-_PUBLISHED = "calibration/published/attention.csv"
-
 QUERY_TILE = 128
 """Queries of one head that a kernel works on at once.
 Source: Dao 2023, arXiv:2307.08691, section 3.3 (blocks of 64 or 128 rows)."""
@@ -349,54 +294,7 @@ class AttentionRate:
     """Queries, each head's counted, that the GPU works on at once; 0 where its processors are not known."""
 
 
-_FLASH_4 = f"{_PUBLISHED}: Dao-AILab/flash-attention#2280, #2605 (FlashAttention-4, which flash_attn runs there)"
-_RECALLED_AMPERE = "as Ampere, recalled: the same kernel and instructions; not measured, take it as +-25 %"
-
-KERNEL_SHARES: dict[FusedName, dict[str, KernelShares]] = {
-    "flash-1": {
-        "Ampere": KernelShares(
-            0.36, 0.36, "Dao 2023, arXiv:2307.08691, abstract: 25-40 % of the peak of A100; take it as +-20 %"
-        ),
-        "Hopper": KernelShares(0.18, 0.20, "as Ampere, in the proportion of flash-2; +-25 %"),
-        "Ada": KernelShares(0.36, 0.36, _RECALLED_AMPERE),
-        "Blackwell": KernelShares(0.09, 0.10, "as Ampere, in the proportion of flash-2; +-25 %"),
-        "Blackwell Ultra": KernelShares(0.09, 0.10, "as Blackwell; not measured, take it as +-25 %"),
-        "CDNA3": KernelShares(0.15, 0.15, "as Ampere, in the proportion of flash-2; +-30 %"),
-        "CDNA4": KernelShares(0.15, 0.15, "as CDNA3; take it as +-30 %"),
-    },
-    "flash-2": {
-        "Ampere": KernelShares(0.903, 0.652, f"{_PUBLISHED}: MooreThreads/SimuMax@4dcaae5 a100_pcie.json"),
-        "Ada": KernelShares(0.903, 0.652, _RECALLED_AMPERE),
-        "Hopper": KernelShares(0.438, 0.360, f"{_PUBLISHED}: arXiv:2407.08608, figures 5 and 6"),
-        "Blackwell": KernelShares(0.214, 0.181, f"{_PUBLISHED}: Dao-AILab/flash-attention#1589 (B200, heads of 64)"),
-        "Blackwell Ultra": KernelShares(0.214, 0.181, "as Blackwell; not measured, take it as +-25 %"),
-        "CDNA3": KernelShares(0.38, 0.28, "recalled: both passes 0.30; take it as +-30 %"),
-        "CDNA4": KernelShares(0.38, 0.28, "as CDNA3; take it as +-30 %"),
-    },
-    "flash-3": {
-        "Hopper": KernelShares(
-            0.775, 0.557, f"{_PUBLISHED}: arXiv:2407.08608, figures 5 and 6; meta-pytorch/tritonbench#1267"
-        ),
-    },
-    "flash-4": {
-        "Blackwell": KernelShares(0.643, 0.629, _FLASH_4),
-        "Blackwell Ultra": KernelShares(0.643, 0.629, "as Blackwell; not measured, take it as +-25 %"),
-    },
-    "cudnn": {
-        "Ampere": KernelShares(0.903, 0.652, "as flash-2 on it, recalled"),
-        "Hopper": KernelShares(
-            0.708,
-            0.613,
-            f"{_PUBLISHED}: arXiv:2407.08608, figures 5 and 6; NVIDIA/cudnn-frontend@3929da2 (H200, cuDNN 9.19)",
-        ),
-        "Blackwell": KernelShares(
-            0.624, 0.528, f"{_PUBLISHED}: NVIDIA/cudnn-frontend@3929da2 (GB200, cuDNN 9.22); SimuMax@4dcaae5 (B200)"
-        ),
-        "Blackwell Ultra": KernelShares(
-            0.817, 0.636, f"{_PUBLISHED}: NVIDIA/cudnn-frontend@3929da2 (GB300, cuDNN 9.22)"
-        ),
-    },
-}
+KERNEL_SHARES = Table(__package__, "rates.json", "kernels", dict[FusedName, dict[str, KernelShares]])
 """Shares by kernel, then by generation, whatever it is paired with."""
 
 UNMEASURED_SHARES = KernelShares(
