@@ -208,24 +208,9 @@ class Fit:
     """Processors of those GPUs."""
 
 
-FITS = (
-    Fit(name="Ampere", gpus=("a100-sxm4-80gb",), source_key="aiconfigurator", processors=108),
-    Fit(name="a100-pcie-80gb", gpus=("a100-pcie-80gb",), source_key="simumax", processors=108),
-    Fit(name="Ada", gpus=("l40s",), source_key="aiconfigurator", processors=142),
-    Fit(name="Hopper", gpus=("h100-sxm5-80gb", "h200-sxm5-141gb"), source_key="aiconfigurator", processors=132),
-    Fit(name="Blackwell", gpus=("b200-sxm-180gb",), source_key="aiconfigurator", processors=148),
-    Fit(name="Blackwell (Grace)", gpus=("gb200-186gb",), source_key="aiconfigurator", processors=148),
-    Fit(name="Blackwell Ultra", gpus=("b300-sxm-288gb",), source_key="aiconfigurator", processors=148),
-    Fit(name="Blackwell Ultra (Grace)", gpus=("gb300-279gb",), source_key="aiconfigurator", processors=148),
-    Fit(
-        name="rtx-pro-6000-blackwell-server", gpus=("rtx-pro-6000-blackwell-server",), source_key="aiconfigurator",
-        processors=188,
-    ),
-)  # fmt: skip
-"""Fits of the estimator's constants."""
-
-SECOND_B200 = Fit(name="b200, simumax", gpus=("b200-sxm-180gb",), source_key="simumax", processors=148)
-"""A B200 that ran a quarter slower than all others: it tests the shape of the formula, and gives no constant."""
+*FITS, SECOND_B200 = shipped_records(Fit, "fits")
+"""Fits of the estimator's constants, and a B200 that ran a quarter slower than all others: it tests the shape of the
+formula, and gives no constant."""
 
 
 def rows_of(fit: Fit, products: Sequence[MeasuredProduct]) -> list[MeasuredProduct]:
@@ -366,11 +351,14 @@ class MeasuredAttention:
     """Whether a query attends to earlier keys only."""
     window: int | None
     """Most keys of a query."""
-    widths: tuple[int, int]
-    """Widths of a query and of a value head."""
+    query_width: int
+    """Width of a query head."""
+    value_width: int
+    """Width of a value head."""
     sequence_tokens: int
+    sequences: int
     heads: int
-    """Query heads of all its sequences."""
+    """Query heads of each of its sequences."""
     flop_per_s: float
     """Reached rate."""
 
@@ -385,27 +373,13 @@ class MeasuredAttention:
     @property
     def queries(self) -> int:
         """Queries of all heads [1]."""
-        return self.heads * self.sequence_tokens
+        return self.sequences * self.heads * self.sequence_tokens
 
 
 @cache
 def measured_attention() -> tuple[MeasuredAttention, ...]:
     """The measured attention kernels that the package ships."""
-    return tuple(
-        MeasuredAttention(
-            source_key=row["source_key"],
-            gpu=row["gpu"],
-            kernel=next(name for name in get_args(AttentionName) if name == row["kernel"]),
-            direction=next(name for name in get_args(PassName) if name == row["pass"]),
-            causal=row["causal"] == "1",
-            window=int(row["window"]) if row["window"] else None,
-            widths=(int(row["query_width"]), int(row["value_width"])),
-            sequence_tokens=int(row["sequence"]),
-            heads=int(row["sequences"]) * int(row["heads"]),
-            flop_per_s=float(row["tflop_per_s"]) * 1e12,
-        )
-        for row in shipped_table("attention")
-    )
+    return shipped_records(MeasuredAttention, "attention", flop_per_s=("tflop_per_s", 1e12))
 
 
 def is_fitted(row: MeasuredAttention) -> bool:
@@ -419,7 +393,7 @@ def residual_fraction(row: MeasuredAttention, gpus: Gpus) -> float:
     gpu, kernel = gpus[row.gpu], next((name for name in get_args(FusedName) if name == row.kernel), None)
     if kernel is None or gpu.bf16_flop_per_s is None:
         return float("nan")
-    rate = attention_rate(kernel, gpu, *row.widths)
+    rate = attention_rate(kernel, gpu, row.query_width, row.value_width)
     forward = attention_fraction(rate, row.seen_tokens, row.queries)
     backward = attention_fraction(rate, row.seen_tokens, row.queries, backward=True)
     share = {"forward": forward, "backward": backward, "both": 3.5 / (1 / forward + 2.5 / backward)}[row.direction]
@@ -447,8 +421,7 @@ def unexplained_fraction(rows: Sequence[MeasuredAttention], gpus: Gpus) -> float
 
 def _terms(row: MeasuredAttention, gpu: Gpu) -> tuple[Term, ...]:
     """Factors of a row's share."""
-    query, value = row.widths
-    width = query if query == value else UNEQUAL_WIDTH
+    width = row.query_width if row.query_width == row.value_width else UNEQUAL_WIDTH
     base: Term = (row.kernel, gpu.architecture.removesuffix(" (Grace)"), row.direction)
     return (base,) if width == QUERY_TILE else (base, (row.kernel, row.direction, str(width)))
 

@@ -18,6 +18,7 @@ from service.calibration.records import (
     Measurement,
     ProbeName,
     ProbeRecord,
+    bus_fraction,
     fault_of,
     shape_fault,
 )
@@ -296,24 +297,6 @@ def _collective(observed: Observed, gpu: Gpu) -> float | None:
     transfer = Transfer(collective, size, 1, ranks, NEXT_TO_EACH_OTHER)
     seconds = float(transfer_seconds(transfer, interconnect_of(complete_cluster(cluster, gpu), gpu)))
     return seconds if measured.quantity == "seconds" else bus_fraction(collective, ranks) * size / seconds
-
-
-def bus_fraction(collective: CollectiveName, ranks: int) -> float:
-    """Bytes that pass each rank's link for each byte of a collective's tensor.
-
-    Formula: all-reduce: 2 (n - 1) / n; all-gather, reduce-scatter, all-to-all: (n - 1) / n; send: 1
-    Args:
-        collective: the collective
-        ranks: ranks of the group, n [1]
-    Returns: the ratio of bus bandwidth to algorithm bandwidth [1]
-    Source: NVIDIA/nccl-tests@v2.13 doc/PERFORMANCE.md
-
-    >>> bus_fraction("all_reduce", 8), bus_fraction("send", 2)
-    (1.75, 1.0)
-    """
-    if collective == "send":
-        return 1.0
-    return (2 if collective == "all_reduce" else 1) * (ranks - 1) / ranks
 
 
 def _context(observed: Observed, gpu: Gpu) -> float | None:

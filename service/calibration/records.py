@@ -149,6 +149,28 @@ BACKWARD_WORK = 2.5
 two. Source: Dao 2023, arXiv:2307.08691, section 4.1."""
 
 
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
+"""Collectives that are measured."""
+
+
+def bus_fraction(collective: str, ranks: int) -> float:
+    """Bytes that pass each rank's link for each byte of a collective's tensor.
+
+    Formula: all-reduce: 2 (n - 1) / n; all-gather, reduce-scatter, all-to-all: (n - 1) / n; send: 1
+    Args:
+        collective: the collective
+        ranks: ranks of the group, n [1]
+    Returns: the ratio of bus bandwidth to algorithm bandwidth [1]
+    Source: NVIDIA/nccl-tests@v2.13 doc/PERFORMANCE.md
+
+    >>> bus_fraction("all_reduce", 8), bus_fraction("send", 2)
+    (1.75, 1.0)
+    """
+    if collective == "send":
+        return 1.0
+    return (2 if collective == "all_reduce" else 1) * (ranks - 1) / ranks
+
+
 SIZES: Mapping[ProbeName, tuple[str, ...]] = {
     "gemm": ("rows", "columns", "inner"),
     "attention": ("batch", "heads", "kv_heads", "length", "width"),

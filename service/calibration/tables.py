@@ -8,10 +8,10 @@ import io
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from tomllib import loads
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from service.errors import MOST_PROBLEMS, Problem, Refused, TraincostError, did_you_mean, nearest
 
@@ -33,12 +33,27 @@ def shipped_toml(name: str) -> dict[str, Any]:
 
 Row = TypeVar("Row")
 
-_CELLS: Mapping[Any, Callable[[str], Any]] = {int: int, float: float, bool: "1".__eq__}
+_CELLS: Mapping[Any, Callable[[str], Any]] = {
+    **{int: int, float: float, bool: "1".__eq__},
+    int | None: lambda cell: int(cell) if cell else None,
+    tuple[str, ...]: lambda cell: tuple(cell.split()),
+}
+"""Readers of cells by the type of their field; all others are texts, or one of some choices."""
+
+
+def _choice(choices: tuple[str, ...], cell: str) -> str:
+    if cell not in choices:
+        raise ValueError(f"{cell} is none of {', '.join(choices)}")
+    return cell
 
 
 def shipped_records(kind: type[Row], name: str, **scaled: tuple[str, float]) -> tuple[Row, ...]:
     """The rows of a table of `published/` as dataclasses; `scaled` gives the column and the unit of a field."""
-    readers = {field: _CELLS.get(hint, str) for field, hint in get_type_hints(kind).items() if field not in scaled}
+    readers = {
+        field: partial(_choice, get_args(hint)) if get_origin(hint) is Literal else _CELLS.get(hint, str)
+        for field, hint in get_type_hints(kind).items()
+        if field not in scaled
+    }
     return tuple(
         kind(
             **{field: read(row[field]) for field, read in readers.items()},
@@ -73,63 +88,19 @@ class Form:
         return frozenset({*self.used, *self.unused})
 
 
-_QUESTION = ("id", "source_key", "framework", "gpu", "n_gpus", "seq_len", "precision")
-_SOURCE = ("id", "source_key", "source", "model")
-_SHAPE = (
-    "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "gated_mlp", "vocab", "tied_embeddings",
-    "moe_experts", "moe_top_k", "moe_ffn_hidden", "moe_shared_ffn_hidden", "moe_dense_ffn_layers", "attention_kind",
-    "seq_len", "training_kind", "framework", "framework_version", "date", "gpu", "gpu_mem_gb", "n_gpus",
-    "gpus_per_node",
-)  # fmt: skip
-_SPLIT = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "sequence_parallel", "zero_stage", "sharding")
-_BATCH = ("mbs", "gbs", "grad_accum", "precision")
-_KERNELS = ("recompute", "recompute_detail", "flash_attention", "compile")
-_NOTES = ("config_missing", "quality", "notes")
-_UNREAD = ("n_params_reported_b", "moe_layers", "arch_source", "value_kind", "verified", "verified_how")
+_COLUMNS = shipped_toml("columns")
 
-MEMORY = Form(
-    "memory",
-    required=(*_QUESTION, "peak_mem_reported", "peak_mem_unit", "mem_class", "outcome"),
-    figures=("peak_mem_reported",),
-    used=(
-        *_SOURCE, *_SHAPE, *_SPLIT, "offload", *_BATCH, "grad_dtype", "optimizer", *_KERNELS,
-        "lora_rank", "quantization", "trainable_params",
-        "peak_mem_reported", "peak_mem_unit", "mem_class", "mem_rank", "static_mem_gib", "outcome",
-        *_NOTES, "extra_config_json",
-    ),
-    unused=(*_UNREAD, "param_dtype", "optimizer_dtype", "peak_mem_gib", "mem_kind", "step_time_s"),
-)  # fmt: skip
-
-FIGURES_OF_A_STEP = ("derived_step_time_s", "step_time_s", "implied_step_time_s")
-"""Columns of the seconds of a step: derived from all printed figures, printed, and implied by FLOP/s of a known
-convention. The first one that a row has is compared."""
-
-THROUGHPUT = Form(
-    "throughput",
-    required=_QUESTION,
-    figures=(*FIGURES_OF_A_STEP, "mfu_pct"),
-    used=(
-        *_SOURCE, *_SHAPE, "interconnect", *_SPLIT, *_BATCH, *_KERNELS, "optimizer", "other_features",
-        *FIGURES_OF_A_STEP, "mfu_pct", "peak_tflops_denominator", "score_class", "superseded",
-        *_NOTES,
-    ),
-    unused=(
-        *_UNREAD,
-        "tokens_per_s_per_gpu", "tokens_per_s_total", "samples_per_s", "tflops_per_gpu", "flop_convention", "hfu_pct",
-        "peak_mem_gib", "mem_kind", "derived_tokens_per_s_per_gpu", "calc_params_total_b",
-        "calc_params_matmul_active_b", "flops_per_token_reported_g", "flops_check_best", "flops_check_ratio",
-        "implied_tokens_per_s_per_gpu", "implied_from",
-    ),
-)  # fmt: skip
-
-FORMS = (MEMORY, THROUGHPUT)
+FORMS = tuple(
+    Form(name, **{role: tuple(columns) for role, columns in _COLUMNS[name].items()}) for name in get_args(FormName)
+)
 """Every kind of table."""
 
-LARGEST = {
-    "layers": 1 << 11,
-    **dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "n_gpus", "gpus_per_node"), 1 << 20),
-    **dict.fromkeys(("mbs", "gbs", "grad_accum", "hidden", "heads", "vocab", "seq_len"), 1 << 30),
-}
+MEMORY, THROUGHPUT = FORMS
+
+FIGURES_OF_A_STEP: tuple[str, ...] = tuple(_COLUMNS["figures_of_a_step"])
+"""Columns of the seconds of a step; the first one that a row has is compared."""
+
+LARGEST: Mapping[str, int] = _COLUMNS["largest"]
 """Largest value of each column that holds a count; the smallest is 1."""
 
 
@@ -330,14 +301,6 @@ def refused(field: str, code: str, message: str, fix: str, line: int | None = No
 def shipped_rows(form: FormName = "memory") -> tuple[MeasuredRow, ...]:
     """The measurements that the package ships."""
     return read_measured_rows(files("service.calibration").joinpath(f"published/{form}.csv").read_bytes())
-
-
-COLUMNS = (
-    "id", "model", "n_params_b", "tokens_t", "gpu", "n_gpus", "gpu_hours", "wall_days", "stage", "precision",
-    "mfu_convention", "seq_len", "batch_tokens", "tp", "pp", "cp", "ep", "dp", "value_kind", "quality", "verified",
-    "source", "notes", "describes_main_run", "reason",
-)  # fmt: skip
-"""Columns of the table of whole runs. The last two were filled from the others alone, before any prediction."""
 
 
 @cache

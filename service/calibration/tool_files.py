@@ -10,8 +10,8 @@ from itertools import islice
 from math import inf
 from typing import Any
 
-from service.calibration.observations import INSTRUCTION_FLOP, bus_fraction, format_named
-from service.calibration.records import DeviceKind, Environment, Measurement, ProbeRecord
+from service.calibration.observations import INSTRUCTION_FLOP, format_named
+from service.calibration.records import DeviceKind, Environment, Measurement, ProbeRecord, bus_fraction
 from service.calibration.tables import refuse_empty, refused
 from service.estimator.degrees import CollectiveName
 from service.text_bounds import MOST_COLUMNS, MOST_DIGITS

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from service.calibration.records import EXCHANGED_ERROR_FRACTION, Measurement
+from service.calibration.records import COLLECTIVES, EXCHANGED_ERROR_FRACTION, Measurement, bus_fraction
 from service.worker.probing import (
     NO_TIME,
     REPEATS,
@@ -54,16 +54,6 @@ class Exchange:
     """Right values at some places of the result, in double precision."""
     fill: Callable[[], Any]
     """Fills the buffer with this rank's numbers, where the operation overwrites them."""
-
-
-BUS_FACTORS: Mapping[str, Callable[[int], float]] = {
-    "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
-    "all_gather": lambda ranks: (ranks - 1) / ranks,
-    "reduce_scatter": lambda ranks: (ranks - 1) / ranks,
-    "all_to_all": lambda ranks: (ranks - 1) / ranks,
-    "send": lambda ranks: 1.0,  # noqa: ARG005 - whatever their number
-}
-"""Bytes that a link carries for each byte of the size. Source: NVIDIA/nccl-tests@v2.13 doc/PERFORMANCE.md."""
 
 
 @cache
@@ -140,9 +130,9 @@ def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
             "one rank has no other rank to exchange with; ask for at least two, on a machine with as many GPUs"
         )
     cases = [(name, int(size)) for size in sorted(parameters["sizes_bytes"]) for name in parameters["operations"]]
-    unknown = sorted({name for name, _ in cases} - BUS_FACTORS.keys())
+    unknown = sorted({name for name, _ in cases} - set(COLLECTIVES))
     if unknown:
-        raise CannotRun(f"no collective {', '.join(unknown)}; there are {', '.join(BUS_FACTORS)}")
+        raise CannotRun(f"no collective {', '.join(unknown)}; there are {', '.join(COLLECTIVES)}")
     nodes = nodes_of(context.ranks, os.environ)
     left_out: list[dict[str, Any]] = []
     with joined(context) as group:
@@ -174,7 +164,7 @@ def _measure(operation: str, shape: Mapping[str, Any], timing: RankTiming, fract
         exchange.fill()
         seconds.append(timing.caches.cold_seconds(exchange.run, before=group.wait_for_all))
     seconds = group.largest(*seconds)  # of ranks that begin each run together
-    bus_bytes = size_bytes * BUS_FACTORS[operation](group.context.ranks)
+    bus_bytes = size_bytes * bus_fraction(operation, group.context.ranks)
     rates = [bus_bytes / one for one in seconds]
     timing.measurements.append(measurement(operation, shape, "seconds", seconds, error))
     timing.measurements.append(measurement(operation, shape, "bytes_per_s", rates, error))
