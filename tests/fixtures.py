@@ -53,10 +53,10 @@ def settings_for(url: str) -> Settings:
     return Settings(database_url=url, cors_origins=("https://tools.example.org",), admission_token=ADMISSION_TOKEN)
 
 
-def start(url: str) -> FastAPI:
+def application(settings: Settings) -> FastAPI:
     """The application on a database, as `serve` makes it."""
-    engine = prepared(url, shipped_catalogue())
-    return create_app(settings_for(url), load_catalogue(engine), engine)
+    engine = prepared(settings.database_url, shipped_catalogue())
+    return create_app(settings, load_catalogue(engine), engine)
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def running(url: str, first: str = "") -> Iterator[FastAPI]:
         with replicated.replicated(url, settings_for(url), first) as several:
             yield several
         return
-    started = start(url)
+    started = application(settings_for(url))
     yield started
     started.state.engine.dispose()
 

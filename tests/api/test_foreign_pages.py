@@ -9,13 +9,9 @@ import pytest
 from fastapi import FastAPI
 
 from service.api.access.key_rules import KeyRequest, make_key
-from service.app import create_app
-from service.catalogue import shipped_catalogue
 from service.settings import Settings
-from service.store.database import prepare_database
-from service.store.history import load_catalogue
 from tests.api.asking import QUESTION, Ask
-from tests.fixtures import asking, one_by_one
+from tests.fixtures import application, asking, one_by_one
 from tests.live import serving
 
 EVIL = "https://evil.example"
@@ -31,11 +27,10 @@ IMPORT = "/v1/measurements/imports/nccl-tests"
 @contextmanager
 def served(url: str, **settings: Any) -> Iterator[tuple[FastAPI, Ask]]:
     """An application without keys."""
-    engine = prepare_database(url, shipped_catalogue())
-    app = create_app(Settings(database_url=url, **settings), load_catalogue(engine), engine)
+    app = application(Settings(database_url=url, **settings))
     with asking(app) as together:
         yield app, one_by_one(together)
-    engine.dispose()
+    app.state.engine.dispose()
 
 
 @pytest.fixture(scope="module")

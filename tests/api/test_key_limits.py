@@ -11,16 +11,12 @@ from sqlalchemy import func, select
 
 from service.api.access.key_rules import KeyLimits, KeyRequest, NewKey, limit, make_key
 from service.api.limits.rate_limits import Limit, Quota, RateLimits, limit_of
-from service.app import create_app
-from service.catalogue import shipped_catalogue
 from service.settings import Settings
-from service.store.database import prepare_database
 from service.store.engine import reading
-from service.store.history import load_catalogue
 from service.store.tables import SWEEPS
 from tests.api.asking import QUESTION, Ask
 from tests.features.sweeps.test_routes import BODY as SWEPT
-from tests.fixtures import asking, one_by_one
+from tests.fixtures import application, asking, one_by_one
 
 EVERYBODY: dict[str, Any] = {"requests_per_minute": 60, "request_burst": 5}
 ONE = {"kind": "memory", "body": QUESTION}
@@ -48,11 +44,10 @@ class Limited:
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Limited]:
     url = f"sqlite:///{tmp_path_factory.mktemp('limits') / 'traincost.db'}"
-    engine = prepare_database(url, shipped_catalogue())
-    app = create_app(Settings(database_url=url, **EVERYBODY), load_catalogue(engine), engine)
+    app = application(Settings(database_url=url, **EVERYBODY))
     with asking(app) as together:
         yield Limited(app, one_by_one(together))
-    engine.dispose()
+    app.state.engine.dispose()
 
 
 def policy(answer: Any) -> str:
@@ -93,14 +88,13 @@ def test_a_key_of_any_number_is_never_refused_and_told_no_limit(limited: Limited
 
 def test_a_key_is_limited_where_no_other_is(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'traincost.db'}"
-    engine = prepare_database(url, shipped_catalogue())
-    app = create_app(Settings(database_url=url, requests_per_minute=0), load_catalogue(engine), engine)
+    app = application(Settings(database_url=url, requests_per_minute=0))
     with asking(app) as together:
         service = Limited(app, one_by_one(together))
         slow, free = service.key(per_minute=60, burst=2), service.key()
         assert [service.by(slow, "GET", "/v1/choices").status_code for _ in range(3)] == [200, 200, 429]
         assert "ratelimit" not in service.by(free, "GET", "/v1/choices").headers
-    engine.dispose()
+    app.state.engine.dispose()
 
 
 def test_limits_that_are_changed_hold_for_running_services(limited: Limited) -> None:

@@ -19,11 +19,12 @@ from service.errors import Unreachable
 from service.estimator import FORMULAS_VERSION
 from service.jobs.jobs import NewJob, create_jobs
 from service.jobs.leases import claim_job
-from service.store.database import Figures, prepare_database, read_figures
+from service.store.database import Figures, read_figures
 from service.store.engine import later, writing
 from service.store.measurements import Calibration, create_calibration
 from service.store.tables import CALIBRATIONS, JOBS
 from tests.api.asking import QUESTION, Ask
+from tests.databases import prepared
 from tests.fixtures import NewUrl, asking, one_by_one, running
 from tests.jobs.small import seeker
 
@@ -150,7 +151,7 @@ CALIBRATION = Calibration(
 
 
 def test_the_database_tells_jobs_leases_and_calibrations(new_url: NewUrl) -> None:
-    engine = prepare_database(new_url(), shipped_catalogue())
+    engine = prepared(new_url(), shipped_catalogue())
     create_jobs(engine, [NewJob(id=f"j{n}", kind="sweep-shard", payload={}, timeout_seconds=60) for n in range(3)])
     create_jobs(engine, [NewJob(id="l", kind="launch-check", payload={}, timeout_seconds=60)])
     assert read_figures(engine, 60.0).oldest_lease_age_seconds is None

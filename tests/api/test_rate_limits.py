@@ -17,15 +17,14 @@ from service.api.access.key_rules import KeyRequest, make_key
 from service.api.limits.rate_limits import MOST_CALLERS, Limit, LocalCounts, RateLimits, limit_of
 from service.api.limits.shared_limits import SharedCounts
 from service.api.metrics import Metrics
-from service.app import create_app, rate_limits_of
+from service.app import rate_limits_of
 from service.catalogue import shipped_catalogue
 from service.errors import StartupError
 from service.openapi.document import problem_example
 from service.settings import Settings
-from service.store.database import prepare_database
-from service.store.history import load_catalogue
 from tests.api.asking import Ask
-from tests.fixtures import asking, one_by_one
+from tests.databases import prepared
+from tests.fixtures import application, asking, one_by_one
 from tests.redis_server import RedisServer, running
 
 FEW: dict[str, Any] = {"requests_per_minute": 60, "request_burst": 5}
@@ -37,9 +36,10 @@ POLICY = '"default";q=5;w=5'
 
 def made(url: str, **settings: Any) -> tuple[FastAPI, dict[str, str]]:
     """An application, and the headers of two keys to it."""
-    engine = prepare_database(url, shipped_catalogue())
+    engine = prepared(url, shipped_catalogue())
     keys = {name: make_key(engine, KeyRequest(name=name, scopes=["admin"])).presented for name in ("one", "other")}
-    app = create_app(Settings(database_url=url, **settings), load_catalogue(engine), engine)
+    engine.dispose()
+    app = application(Settings(database_url=url, **settings))
     return app, {name: f"Bearer {key}" for name, key in keys.items()}
 
 
@@ -101,11 +101,11 @@ def test_an_open_service_of_one_machine_limits_nobody(ask: Ask) -> None:
 
 def test_an_open_service_that_others_reach_limits_addresses(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'traincost.db'}"
-    engine = prepare_database(url, shipped_catalogue())
     settings = Settings(database_url=url, host="0.0.0.0", insecure=True, **FEW)  # noqa: S104 - that is what is tried
-    with asking(create_app(settings, load_catalogue(engine), engine)) as together:
+    app = application(settings)
+    with asking(app) as together:
         answer = one_by_one(together)("GET", "/v1/choices")
-    engine.dispose()
+    app.state.engine.dispose()
     assert answer.headers["ratelimit-policy"] == '"address";q=5;w=5'
 
 

@@ -23,11 +23,9 @@ from service.catalogue import shipped_catalogue
 from service.client.sending import events_of
 from service.errors import StartupError
 from service.settings import Settings
-from service.store.database import prepare_database
-from service.store.history import load_catalogue
 from tests.api.asking import QUESTION, Ask
 from tests.api.issuer import AUDIENCE, ISSUER, Issuer, issuing
-from tests.fixtures import asking, one_by_one
+from tests.fixtures import application, asking, one_by_one
 
 ROLES = ("ml=write", "platform=admin", "looks=read")
 
@@ -51,9 +49,9 @@ def settings_for(url: str, jwks: str, **more: Any) -> Settings:
 @pytest.fixture(scope="module")
 def app(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastAPI]:
     url = f"sqlite:///{tmp_path_factory.mktemp('tokens') / 'traincost.db'}"
-    engine = prepare_database(url, shipped_catalogue())
-    yield create_app(settings_for(url, issuer.address), load_catalogue(engine), engine)
-    engine.dispose()
+    started = application(settings_for(url, issuer.address))
+    yield started
+    started.state.engine.dispose()
 
 
 @pytest.fixture(scope="module")

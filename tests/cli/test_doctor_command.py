@@ -15,7 +15,7 @@ from service.api.access.key_rules import KeyRequest, make_key, revoke
 from service.catalogue import shipped_catalogue
 from service.cli.doctor import examined
 from service.settings import PREFIX
-from service.store.database import Replicas, prepare_database
+from service.store.database import Replicas
 from service.store.engine import open_engine, writing
 from tests.commands import Command
 from tests.databases import new_database, prepared
@@ -158,7 +158,7 @@ def test_keys_and_the_address_are_judged_together(run: Command, url: str, monkey
     assert findings(run)["keys"]["state"] == "ok"
     for name in issuer:
         monkeypatch.delenv(f"TRAINCOST_OIDC_{name}")
-    engine = prepare_database(url, shipped_catalogue())
+    engine = prepared(url, shipped_catalogue())
     made = make_key(engine, KeyRequest(name="one", scopes=["read"]))
     assert findings(run)["keys"]["state"] == "ok"
     revoke(engine, made.key.id)

@@ -14,11 +14,11 @@ from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.jobs.jobs import NewJob, create_jobs, read_job
 from service.settings import Settings
-from service.store.database import prepare_database
 from service.store.engine import writing
 from service.store.history import load_catalogue
 from service.store.tables import JOBS, WORKERS
 from tests.api.asking import Ask
+from tests.databases import prepared
 from tests.fixtures import asking, one_by_one
 
 KIND = "count"
@@ -43,7 +43,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FastAPI, 
     """A service with keys of two owners."""
     folder: Path = tmp_path_factory.mktemp("worker_keys")
     url = f"sqlite:///{folder / 'traincost.db'}"
-    engine = prepare_database(url, shipped_catalogue())
+    engine = prepared(url, shipped_catalogue())
     few, sent = KeyLimits(requests_per_minute=60, request_burst=2), {}
     for name, scopes in SCOPES.items():
         owner = {"a": "vision", "b": "speech"}.get(name[-1], "team")

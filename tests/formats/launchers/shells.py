@@ -1,6 +1,5 @@
 """What a launcher's script starts: a shell runs it, with programs that print their arguments."""
 
-import json
 import os
 import subprocess
 from collections.abc import Mapping
@@ -14,12 +13,8 @@ VARIABLES = {
 }  # fmt: skip
 """What launchers tell a node."""
 
-TELL = """#!/usr/bin/env -S python3 -IS
-import json, os, pathlib, sys
-files = {path.name: path.read_text() for path in pathlib.Path(".").iterdir() if path.is_file()}
-pathlib.Path(os.environ["TOLD"]).write_text(json.dumps([os.path.basename(sys.argv[0]), sys.argv[1:], files]))
-"""
-"""A program that tells how it was called, and which files it sees."""
+TELL = '#!/bin/bash\nprintf "%s\\0" "$PWD" "${0##*/}" "$@" > "$TOLD"\n'
+"""A program that tells where and how it was called."""
 
 SRUN = '#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\nexec "$@"\n'
 
@@ -43,7 +38,7 @@ def with_programs(folder: Path, bodies: Mapping[str, str], path: str) -> dict[st
         program = programs / name
         program.write_text(body, encoding="utf-8")
         program.chmod(0o755)
-    return {"TOLD": str(folder / "told.json"), "PATH": f"{programs}:{path}"}
+    return {"TOLD": str(folder / "told"), "PATH": f"{programs}:{path}"}
 
 
 def place_in(folder: Path) -> Path:
@@ -57,5 +52,5 @@ def place_in(folder: Path) -> Path:
 
 def told_in(folder: Path) -> tuple[list[str], dict[str, str]]:
     """How the program was called, and the files that it saw."""
-    name, words, files = json.loads((folder / "told.json").read_text(encoding="utf-8"))
-    return [name, *words], files
+    called_in, *words = (folder / "told").read_text(encoding="utf-8").split("\0")[:-1]
+    return words, {path.name: path.read_text(encoding="utf-8") for path in Path(called_in).iterdir() if path.is_file()}
