@@ -16,7 +16,8 @@ LONGEST = (
     "tests/worker/test_probe_process.py", "tests/worker/probes/test_step.py", "tests/contract", "tests/page",
     "tests/worker/test_launch_check.py", "tests/test_slurm_hooks.py", "tests/test_replicas.py",
     "tests/test_capacity.py", "tests/features/calibrations/test_calibrations.py", "tests/store/test_backups.py",
-    "tests/api/test_hostile", "tests/features/catalogue/test_hostile", "tests/features/accounts/test_audit.py",
+    "tests/api/test_hostile", "tests/api/test_paths.py", "tests/features/catalogue/test_hostile",
+    "tests/features/accounts/test_audit.py",
     "tests/worker", "tests/test_serve.py", "tests/test_stopping.py", "tests/cli", "tests/test_", "tests/formats",
     "tests/planner", "tests/house", "tests/store", "tests/estimator", "tests/features/solve",
     "tests/features",
@@ -26,7 +27,7 @@ LONGEST = (
 TOGETHER = (
     ("tests/evaluation/", "tests/features/accuracy/"),  # the accuracy of all shipped rows, which takes seconds
     # a service that every caller has asked everything
-    ("tests/features/accounts/test_audit.py", "tests/api/test_authorisation.py"),
+    ("tests/features/accounts/test_audit.py", "tests/api/test_authorization.py"),
     tuple(f"tests/house/test_{name}.py" for name in ("docstrings", "imports", "names", "sources")),  # syntax trees
 )
 """Starts of names of tests that share what a process makes once."""

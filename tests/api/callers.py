@@ -16,7 +16,7 @@ from service.store.engine import writing
 from service.store.keys import Scope, create_key, revoke_key
 from service.store.tables import JOB_FILES
 from tests.api.asking import CHOSEN, QUESTION, RECORDS, Ask, paged_items
-from tests.api.authorisation import FACTS
+from tests.api.authorization import FACTS
 from tests.api.own_bodies import OWN
 from tests.features.launch_checks.test_routes import QUESTION as MEASURED
 from tests.features.sweeps.test_routes import BODY as SWEPT

@@ -8,7 +8,7 @@ import httpx
 
 from service.store.keys import Scope
 from tests.api.asking import ADMISSION_TOKEN, QUESTION
-from tests.api.authorisation import LISTS, ROWS
+from tests.api.authorization import LISTS, ROWS
 from tests.api.callers import OWN_BY_LIST, Service
 
 LETS_DO: Mapping[str, frozenset[str]] = {

@@ -1,4 +1,4 @@
-"""What keys open and close, and that nobody learns a secret; test_authorisation.py tries every operation."""
+"""What keys open and close, and that nobody learns a secret; test_authorization.py tries every operation."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -9,6 +9,7 @@ from itertools import permutations
 import pytest
 
 from service.catalogue import Catalogue, UnsoundFact, shipped_catalogue
+from service.estimator.samples import H100, LLAMA_3_8B
 from tests.catalogue.shapes import Row, catalogue, cluster, gpu, model, price
 
 
@@ -98,3 +99,11 @@ def test_import_opens_no_data_file() -> None:
     )
     other = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert other.stdout.strip() == "[]"
+
+
+def test_sample_gpu_is_the_catalogues() -> None:
+    assert shipped_catalogue().gpus["h100-sxm5-80gb"].gpu == H100
+
+
+def test_sample_model_is_the_catalogues() -> None:
+    assert shipped_catalogue().models["llama-3.1-8b"].model == LLAMA_3_8B

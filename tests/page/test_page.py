@@ -3,13 +3,17 @@
 Every test also fails on a complaint of the browser and on a request to another host.
 """
 
+import html
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.house.source import SERVICE
+from tests.live import bearer, serving
 from tests.page.browser import Sight
 
 CONFIG = {
@@ -230,3 +234,51 @@ def test_a_shared_search_searches_again(sight: Sight) -> None:
     sight.page.locator("#plans tbody tr").first.wait_for(timeout=60_000)
     assert sight.page.locator("#plan-objective").input_value() == "cost"
     assert sight.page.locator("#keep-tensor").is_checked()
+
+
+def test_a_locked_service_is_asked_with_the_reader_s_key(browser: Any, tmp_path: Path) -> None:
+    key = bearer(tmp_path, "read")["Authorization"].removeprefix("Bearer ")
+    context = browser.new_context()
+    with serving(tmp_path) as address:
+        sight = Sight(context, address)
+        sight.page.goto(f"http://{address}/")
+        for given, said in (("tck_none.none", "asks for a key"), (key, "not known here")):
+            sight.page.locator("#key-fault", has_text=said).wait_for()
+            sight.page.fill("#input-key", given)
+            sight.page.press("#input-key", "Enter")
+        sight.page.locator("#stages .bar").first.wait_for(state="attached")
+        assert not sight.page.locator("#key").is_visible()
+        assert key not in sight.page.url
+        sight.open()
+        sight.page.click("#tab-plans")
+        sight.page.check("#keep-zero_stage")
+        sight.page.click("#plan-find")
+        sight.page.locator("#plans tbody tr").first.wait_for(timeout=60_000)
+        context.close()
+    assert [line for line in sight.complaints if "401" not in line] == []
+    assert sight.foreign == []
+
+
+GUIDE = (SERVICE / "web" / "guide" / "page.html").read_text(encoding="utf-8")
+STEPS = [
+    (html.unescape(link), said)
+    for link, said in re.findall(r'href="(/#[^"]+)"[^<]*</a>.*?<q>([^<]+)</q>', GUIDE, flags=re.DOTALL)
+]
+
+
+def test_there_are_steps() -> None:
+    assert len(STEPS) == GUIDE.count('href="/#') == 4
+
+
+@pytest.mark.parametrize(("link", "said"), STEPS)
+def test_a_step_says_what_is_quoted(sight: Sight, link: str, said: str) -> None:
+    sight.page.goto("about:blank")
+    sight.page.goto(f"http://{sight.address}{link}")
+    sight.page.locator(f"#verdict:has-text('{said}'), #plan-progress:has-text('{said}')").first.wait_for()
+
+
+def test_what_it_names_is_on_the_page(sight: Sight) -> None:
+    names = set(re.findall(r"<em>([^<]+)</em>", GUIDE)) - {"Use this"}
+    shown = sight.text("body")
+    assert len(names) >= 7
+    assert {name for name in names if name not in shown} == set()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.api.asking import CHOSEN, QUESTION
-from tests.api.authorisation import FACTS, LISTS
+from tests.api.authorization import FACTS, LISTS
 from tests.api.callers import Service, run
 from tests.api.own_bodies import OWN, Own
 

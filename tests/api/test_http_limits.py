@@ -1,7 +1,8 @@
 """A body over its bound never reaches a handler, however it is sent."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -16,6 +17,9 @@ from service.api.limits.http_limits import (
     BodyLimit,
 )
 from service.worker.command import MOST_FILE_BYTES, MOST_RESULT_BYTES
+from tests.api.asking import QUESTION
+from tests.api.slow_clients import held_bodies
+from tests.live import bearer, serving
 
 
 class Handler:
@@ -240,3 +244,42 @@ def test_a_body_that_breaks_off_holds_nothing() -> None:
     for _ in range(3):
         assert post(limit, stalled()).status_code == 408
     assert limit.left_bytes == MOST_HELD_BYTES
+
+
+COUNT = 20
+MOST_GROWN_BYTES = 5_000_000
+BATCH = "/v1/batch"
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A service that asks for keys, asked with one."""
+    folder: Path = tmp_path_factory.mktemp("locked")
+    headers = bearer(folder, "read")
+    with serving(folder) as address, httpx.Client(base_url=f"http://{address}", headers=headers, timeout=30) as client:
+        yield client
+
+
+def resident_bytes(client: httpx.Client) -> float:
+    figures = client.get("/metrics").text.splitlines()
+    return next(float(line.split()[1]) for line in figures if line.startswith("process_resident_memory_bytes "))
+
+
+def test_strangers_fill_no_memory(locked: httpx.Client) -> None:
+    address = (str(locked.base_url.host), int(locked.base_url.port or 0))
+    with held_bodies(address, BATCH, LARGER_BODY_BYTES[BATCH], 1) as statuses:
+        assert statuses == [401]
+    before = resident_bytes(locked)
+    with held_bodies(address, BATCH, LARGER_BODY_BYTES[BATCH], COUNT) as statuses:
+        grown = resident_bytes(locked) - before
+        assert grown < MOST_GROWN_BYTES, f"{grown / 1e6:.1f} MB for {COUNT} bodies of strangers"
+    assert statuses == [401] * COUNT
+
+
+def test_whoever_is_known_is_answered_beside_them(locked: httpx.Client) -> None:
+    body = {"questions": [{"kind": "estimate", "body": QUESTION}]}
+    told = locked.post(BATCH, json=body)
+    assert [one["status"] for one in told.json()["answers"]] == [200]
+    refused = locked.post(BATCH, json=body, headers={"Authorization": "Bearer tck_no.body"})
+    assert (refused.status_code, refused.json()["code"]) == (401, "unauthorized")
+    assert locked.post(BATCH, json=body).status_code == 200, "the connection goes on"

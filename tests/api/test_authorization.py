@@ -3,7 +3,7 @@
 from typing import Any
 
 from service.api.openapi import SCOPE
-from tests.api.authorisation import ROWS, rows
+from tests.api.authorization import ROWS, rows
 from tests.api.matrix import CALLERS, Tried
 
 
