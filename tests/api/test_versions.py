@@ -11,7 +11,7 @@ from service.api import request_context
 from service.api.request_context import DEPRECATED, Deprecation
 from service.openapi.document import contract
 from tests.api.asking import QUESTION, Ask
-from tests.fixtures import start
+from tests.fixtures import application, settings_for
 
 PARTS = ("estimates", "memory", "flops", "gpu-hours", "memory/timeline", "check")
 
@@ -34,7 +34,7 @@ def test_the_same_question_is_the_same_answer_byte_for_byte(ask: Ask, part: str)
 def test_another_process_on_another_database_gives_the_same_bytes(ask: Ask, tmp_path: Any) -> None:
     from tests.fixtures import asking, one_by_one
 
-    app = start(f"sqlite:///{tmp_path / 'traincost.db'}")
+    app = application(settings_for(f"sqlite:///{tmp_path / 'traincost.db'}"))
     with asking(app) as together:
         found = one_by_one(together)("POST", "/v1/estimates", json=QUESTION).content
     app.state.engine.dispose()
