@@ -8,6 +8,7 @@ from service.errors import Problem
 from service.estimator.complete import CompleteLayout
 from service.estimator.degrees import Degrees
 from service.estimator.numeric import Condition
+from service.estimator.tables import Table
 from service.estimator.workload import Workload
 
 Subject = TypeVar("Subject")
@@ -20,16 +21,27 @@ Source: a choice; no degree, and no useful length, has a larger one."""
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[Subject, Division]):
-    """One condition on a subject and how it is divided: a workload (w) with its layout or degrees (d), or a model."""
+    """One condition on a subject and its division: a workload (w) with its layout or degrees (d), or a model."""
 
-    field: str
     holds: Callable[[Subject, Division], Condition]
     """The condition; for a column of degrees, one answer for each layout."""
-    message: str | Callable[[Subject, Division], str]
+    words: Callable[[Subject, Division], dict[str, object]] = lambda *_: {}
+    """Words of its refusal that are computed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Texts of what breaks one rule, format strings over `subject`, `division` and the words of the rule."""
+
+    field: str
+    message: str
     """What is wrong and why it matters."""
-    fix: str | Callable[[Subject, Division], str]
+    fix: str
     """What to do."""
 
+
+REFUSALS = Table(__package__, "refusals.json", "refusals", dict[str, Refusal])
+"""By the name of the rule, which is the code of the refusal."""
 
 LayoutRule: TypeAlias = Rule[Workload, Degrees]
 WorkloadRule: TypeAlias = Rule[Workload, CompleteLayout]
@@ -39,15 +51,15 @@ def problems_of(
     rules: Mapping[str, Rule[Subject, Division]], subject: Subject, division: Division
 ) -> tuple[Problem, ...]:
     """The rules that one subject and its division break, as problems; a rule's name is the code of its refusal."""
-
-    def text(words: str | Callable[[Subject, Division], str]) -> str:
-        return words if isinstance(words, str) else words(subject, division)
-
-    return tuple(
-        Problem(field=rule.field, code=name, message=text(rule.message), fix=text(rule.fix))
-        for name, rule in rules.items()
-        if not rule.holds(subject, division)
-    )
+    problems = []
+    for name, rule in rules.items():
+        if not rule.holds(subject, division):
+            row, words = REFUSALS[name], {"subject": subject, "division": division} | rule.words(subject, division)
+            problem = Problem(
+                field=row.field, code=name, message=row.message.format(**words), fix=row.fix.format(**words)
+            )
+            problems.append(problem)
+    return tuple(problems)
 
 
 def divisors(number: int) -> list[int]:

@@ -9,45 +9,25 @@ from service.estimator.workload import Workload
 
 RULES: dict[str, LayoutRule] = {
     "context_needs_attention_alone": Rule(
-        "layout.context",
-        lambda w, d: implies(any(MIXERS[shape.mixer].carries_state for shape in w.ledger.shapes), d.context == 1),
-        lambda _, d: (
-            f"layers hand a state on from token to token, so {d.context} context ranks would wait for each other; "
-            "what they exchange is not estimated"
-        ),
-        "set context to 1; tensor and data split such a model",
+        lambda w, d: implies(any(MIXERS[shape.mixer].carries_state for shape in w.ledger.shapes), d.context == 1)
     ),
 }
 """Rules of every context_method."""
 
 BLOCK_RULES: dict[str, LayoutRule] = {
     "context_divides_sequence": Rule(
-        "layout.context",
         lambda w, d: divides(where(d.context > 1, 2 * d.context, 1), w.recipe.sequence_length),
-        lambda w, d: (
-            f"context degree {d.context} needs {2 * d.context} equal blocks (two a rank, to balance the causal mask), "
-            f"which do not divide {w.recipe.sequence_length} tokens"
-        ),
-        lambda _, d: f"make the sequence a multiple of {2 * d.context}, or lower context",
+        lambda _, d: {"chunks": 2 * d.context},
     ),
 }
 """Rules of context_method ring and all-gather."""
 
 HEAD_RULES: dict[str, LayoutRule] = {
     "ulysses_divides_heads": Rule(
-        "layout.context",
         lambda w, d: divides(d.context * d.tensor, w.model.num_attention_heads),
-        lambda w, d: (
-            f"Ulysses deals {w.model.num_attention_heads} heads out to {d.context} context x {d.tensor} tensor ranks"
-        ),
-        lambda w, _: f"use context x tensor of {divisors_of(w.model.num_attention_heads)}, or context_method ring",
+        lambda w, _: {"divisors": divisors_of(w.model.num_attention_heads)},
     ),
-    "ulysses_divides_sequence": Rule(
-        "layout.context",
-        lambda w, d: divides(d.context, w.recipe.sequence_length),
-        lambda w, d: f"context degree {d.context} does not divide {w.recipe.sequence_length} tokens",
-        lambda _, d: f"make the sequence a multiple of {d.context}, or lower context",
-    ),
+    "ulysses_divides_sequence": Rule(lambda w, d: divides(d.context, w.recipe.sequence_length)),
 }
 
 

@@ -25,43 +25,20 @@ OPTIMIZER_STATES, GRADIENTS, WEIGHTS = 1, 2, 3
 
 
 RULES: dict[str, LayoutRule] = {
-    "degrees_fill_cluster": Rule(
-        "layout.data",
-        lambda w, d: d.gpus == w.cluster.gpus,
-        lambda w, d: (
-            f"data {d.data} x tensor {d.tensor} x context {d.context} x pipeline {d.pipeline} = {d.gpus}, and the "
-            f"cluster has {w.cluster.gpus} GPUs"
-        ),
-        lambda w, _: f"leave data out, or make the product {w.cluster.gpus}",
-    ),
+    "degrees_fill_cluster": Rule(lambda w, d: d.gpus == w.cluster.gpus),
     "shard_group_divides_data": Rule(
-        "layout.shard_group",
         lambda _, d: divides(d.shard_group, d.data * d.context),
-        lambda _, d: f"a shard group of {d.shard_group} does not divide data {d.data} x context {d.context}",
-        lambda _, d: f"use {divisors_of(int(d.data * d.context))}",
+        lambda _, d: {"divisors": divisors_of(int(d.data * d.context))},
     ),
     "shard_group_divides_experts": Rule(
-        "layout.shard_group",
         lambda w, d: implies(
             d.shard_group < d.data * d.context,
             either(divides(d.shard_group, d.expert_data), w.model.num_experts == 0),
-        ),
-        lambda _, d: (
-            f"each expert is held by {d.expert_data:g} ranks, which a shard group of {d.shard_group} does not divide"
-        ),
-        lambda _, d: f"use a shard_group that divides {d.expert_data:g}, or leave it out",
+        )
     ),
-    "shard_group_needs_sharding": Rule(
-        "layout.shard_group",
-        lambda _, d: implies(d.zero_stage == 0, d.shard_group == d.data * d.context),
-        lambda _, d: f"a shard group of {d.shard_group} shards nothing at ZeRO stage 0",
-        "leave shard_group out, or use zero_stage 1, 2 or 3",
-    ),
+    "shard_group_needs_sharding": Rule(lambda _, d: implies(d.zero_stage == 0, d.shard_group == d.data * d.context)),
     "sharded_weights_stay_gathered_in_a_pipeline": Rule(
-        "layout.reshard_after_forward",
-        lambda _, d: implies(both(d.zero_stage == WEIGHTS, d.pipeline > 1), d.reshard_after_forward == 0),
-        "with a pipeline, weights freed after each forward pass would be gathered again for every micro-batch",
-        "leave reshard_after_forward out or set it to false, or use zero_stage 1",
+        lambda _, d: implies(both(d.zero_stage == WEIGHTS, d.pipeline > 1), d.reshard_after_forward == 0)
     ),
 }
 

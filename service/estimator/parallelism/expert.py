@@ -13,67 +13,41 @@ def is_grouped(degrees: Degrees) -> Condition:
 
 
 RULES: dict[str, LayoutRule] = {
-    "expert_needs_experts": Rule(
-        "layout.expert",
-        lambda w, d: implies(d.expert > 1, w.model.num_experts > 0),
-        lambda _, d: f"expert degree {d.expert} splits experts, and the model has none",
-        "set expert to 1",
-    ),
+    "expert_needs_experts": Rule(lambda w, d: implies(d.expert > 1, w.model.num_experts > 0)),
     "expert_divides_experts": Rule(
-        "layout.expert",
         lambda w, d: divides(d.expert, w.model.num_experts),
-        lambda w, d: f"expert degree {d.expert} does not divide {w.model.num_experts} experts",
-        lambda w, _: f"use {divisors_of(w.model.num_experts or 1)}",
+        lambda w, _: {"divisors": divisors_of(w.model.num_experts or 1)},
     ),
     "imbalance_is_possible": Rule(
-        "recipe.expert_imbalance",
         lambda w, d: implies(w.model.num_experts > 0, w.recipe.expert_imbalance <= d.expert),
-        lambda w, d: (
-            f"expert_imbalance {w.recipe.expert_imbalance} is more than layout.expert {d.expert}: a rank that gets "
-            f"every token gets {d.expert} times the mean, and no rank gets more"
-        ),
-        lambda _, d: (
-            "leave expert_imbalance out, or set layout.expert above 1"
+        lambda _, d: {
+            "fix": "leave expert_imbalance out, or set layout.expert above 1"
             if d.expert == 1
             else f"use 1 to {d.expert}, or a larger layout.expert"
-        ),
+        },
     ),
     "expert_tensor_divides_expert": Rule(
-        "layout.expert_tensor",
         lambda w, d: divides(d.expert_tensor, w.model.expert_width),
-        lambda w, d: f"expert_tensor {d.expert_tensor} does not divide the expert width {w.model.expert_width}",
-        lambda w, _: f"use {divisors_of(w.model.expert_width or 1)}",
+        lambda w, _: {"divisors": divisors_of(w.model.expert_width or 1)},
     ),
     "expert_grid_fits": Rule(
-        "layout.expert",
         lambda _, d: divides(d.expert * d.expert_tensor, d.data * d.context * d.tensor),
-        lambda _, d: (
-            f"expert {d.expert} x expert_tensor {d.expert_tensor} does not divide data {d.data} x context {d.context} "
-            f"x tensor {d.tensor}, the ranks that experts are dealt to"
-        ),
-        lambda _, d: f"use expert x expert_tensor of {divisors_of(int(d.data * d.context * d.tensor))}",
+        lambda _, d: {"divisors": divisors_of(int(d.data * d.context * d.tensor))},
     ),
     "expert_fits_rank_order": Rule(
-        "layout.rank_order",
         lambda w, d: implies(
             both(stages_are_first(d), d.pipeline > 1),
             either(d.expert * d.expert_tensor == d.tensor * d.context, w.model.num_experts == 0),
         ),
-        lambda _, d: (
-            "where stages are numbered before replicas, experts are dealt inside one stage of one replica, and expert "
-            f"{d.expert} x expert_tensor {d.expert_tensor} is not tensor {d.tensor} x context {d.context}"
-        ),
-        lambda _, d: f"leave rank_order out, or make expert x expert_tensor {d.tensor * d.context}",
+        lambda _, d: {"ranks": d.tensor * d.context},
     ),
     "expert_with_tensor_needs_sequence_parallel": Rule(
-        "layout.sequence_parallel",
         lambda _, d: implies(both(is_grouped(d), d.tensor > 1), d.sequence_parallel == 1),
-        lambda _, d: f"tensor ranks would send the same tokens to the experts {d.tensor} times",
-        lambda w, _: (
-            "leave sequence_parallel out or set it to true"
+        lambda w, _: {
+            "fix": "leave sequence_parallel out or set it to true"
             if w.stack.splits_norms
             else f"set tensor to 1, or leave expert and expert_tensor out: {w.software.name} splits no norms"
-        ),
+        },
     ),
 }
 

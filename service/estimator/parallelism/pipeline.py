@@ -146,64 +146,28 @@ def _done(passes: Amount, place: Amount, group: Amount, period: Amount) -> Amoun
 
 
 RULES: dict[str, LayoutRule] = {
-    "virtual_pipeline_needs_pipeline": Rule(
-        "layout.virtual_pipeline",
-        lambda _, d: implies(d.virtual_pipeline > 1, d.pipeline > 1),
-        lambda _, d: f"{d.virtual_pipeline} virtual stages need a pipeline, and pipeline is 1",
-        "set pipeline above 1, or virtual_pipeline to 1",
-    ),
-    "pipeline_needs_unshared_layers": Rule(
-        "layout.pipeline",
-        lambda w, d: implies(bool(w.model.num_mem_blocks), d.pipeline == 1),
-        lambda w, d: (
-            f"layers all over the model share {w.model.num_mem_blocks} blocks, and {d.pipeline} stages would each "
-            "need copies whose gradients are exchanged, which no stack does"
-        ),
-        "set pipeline to 1",
-    ),
+    "virtual_pipeline_needs_pipeline": Rule(lambda _, d: implies(d.virtual_pipeline > 1, d.pipeline > 1)),
+    "pipeline_needs_unshared_layers": Rule(lambda w, d: implies(bool(w.model.num_mem_blocks), d.pipeline == 1)),
     "interleaving_divides_micro_batches": Rule(
-        "layout.virtual_pipeline",
-        lambda _, d: implies(d.virtual_pipeline > 1, divides(d.virtual_group, d.accumulation)),
-        lambda _, d: f"interleaving runs micro-batches in groups of {d.virtual_group}, and a step has {d.accumulation}",
-        lambda _, d: f"choose global_batch so that a step has a multiple of {d.virtual_group} micro-batches",
+        lambda _, d: implies(d.virtual_pipeline > 1, divides(d.virtual_group, d.accumulation))
     ),
     "virtual_group_fills_the_pipeline": Rule(
-        "layout.virtual_group",
-        lambda _, d: implies(d.virtual_pipeline > 1, d.virtual_group >= d.pipeline),
-        lambda _, d: f"groups of {d.virtual_group} micro-batches leave stages idle in a pipeline of {d.pipeline}",
-        lambda _, d: f"set virtual_group to {d.pipeline} or more, or leave it out",
+        lambda _, d: implies(d.virtual_pipeline > 1, d.virtual_group >= d.pipeline)
     ),
 }
 
 EVEN_RULES: dict[str, LayoutRule] = {
     "pipeline_divides_layers": Rule(
-        "layout.pipeline",
         lambda w, d: divides(d.pipeline * d.virtual_pipeline, w.model.num_hidden_layers),
-        lambda w, d: (
-            f"{w.model.num_hidden_layers} layers do not fill {d.pipeline} stages x {d.virtual_pipeline} chunks"
-        ),
-        lambda w, _: (
-            f"use pipeline x virtual_pipeline of {divisors_of(w.model.num_hidden_layers)}, or give stage_layers"
-        ),
+        lambda w, _: {"divisors": divisors_of(w.model.num_hidden_layers)},
     ),
 }
 
 DUALPIPE_RULES: dict[str, LayoutRule] = {
-    "dualpipe_needs_even_stages": Rule(
-        "layout.pipeline",
-        lambda _, d: divides(2, d.pipeline),
-        lambda _, d: (
-            f"DualPipe feeds micro-batches from both ends, which needs an even number of stages, not {d.pipeline}"
-        ),
-        "use an even pipeline degree, or schedule 1f1b",
-    ),
+    "dualpipe_needs_even_stages": Rule(lambda _, d: divides(2, d.pipeline)),
     "dualpipe_needs_micro_batches": Rule(
-        "recipe.global_batch",
         lambda _, d: both(divides(2, d.accumulation), d.accumulation >= 2 * d.pipeline),
-        lambda _, d: (
-            f"DualPipe needs an even number of micro-batches, at least {2 * d.pipeline}; a step has {d.accumulation}"
-        ),
-        lambda _, d: f"choose global_batch so that a step has {2 * d.pipeline} or more, or schedule 1f1b",
+        lambda _, d: {"least": 2 * d.pipeline},
     ),
 }
 

@@ -28,51 +28,25 @@ def _mixer_heads(workload: Workload) -> tuple[int, ...]:
 
 RULES: dict[str, LayoutRule] = {
     "tensor_divides_heads": Rule(
-        "layout.tensor",
         lambda w, d: divides(d.tensor, w.model.num_attention_heads),
-        lambda w, d: (
-            f"tensor degree {d.tensor} does not divide {w.model.num_attention_heads} attention heads, and a head "
-            "lives on one GPU"
-        ),
-        lambda w, _: f"use {divisors_of(w.model.num_attention_heads)}",
+        lambda w, _: {"divisors": divisors_of(w.model.num_attention_heads)},
     ),
     "tensor_divides_key_value_heads": Rule(
-        "layout.tensor",
         lambda w, d: either(divides(w.model.key_value_heads, d.tensor), divides(d.tensor, w.model.key_value_heads)),
-        lambda w, d: (
-            f"tensor degree {d.tensor} and {w.model.key_value_heads} key-value heads do not divide each other, so the "
-            "heads cannot be shared out evenly"
-        ),
-        lambda w, _: f"use {divisors_of(w.model.key_value_heads)}, or a multiple of {w.model.key_value_heads}",
+        lambda w, _: {"divisors": divisors_of(w.model.key_value_heads)},
     ),
     "tensor_divides_mlp": Rule(
-        "layout.tensor",
         lambda w, d: divides(d.tensor, gcd(*_widths(w))),
-        lambda w, d: f"tensor degree {d.tensor} does not divide the MLP width {' or '.join(map(str, _widths(w)))}",
-        lambda w, _: f"use {divisors_of(gcd(*_widths(w)))}",
+        lambda w, _: {"widths": " or ".join(map(str, _widths(w))), "divisors": divisors_of(gcd(*_widths(w)))},
     ),
     "tensor_divides_mixer": Rule(
-        "layout.tensor",
         lambda w, d: divides(d.tensor, gcd(*_mixer_heads(w))),
-        lambda w, d: (
-            f"tensor degree {d.tensor} does not divide {' and '.join(map(str, _mixer_heads(w)))}, the heads, groups "
-            "or channels of a layer that carries a state, and each lives on one GPU"
-        ),
-        lambda w, _: f"use {divisors_of(gcd(*_mixer_heads(w)))}",
+        lambda w, _: {"heads": " and ".join(map(str, _mixer_heads(w))), "divisors": divisors_of(gcd(*_mixer_heads(w)))},
     ),
-    "sequence_parallel_needs_tensor": Rule(
-        "layout.sequence_parallel",
-        lambda _, d: implies(d.sequence_parallel == 1, d.tensor > 1),
-        lambda _, d: f"sequence parallelism splits norms over the tensor group, which has {d.tensor} GPU",
-        "set tensor above 1, or leave sequence_parallel out",
-    ),
+    "sequence_parallel_needs_tensor": Rule(lambda _, d: implies(d.sequence_parallel == 1, d.tensor > 1)),
     "sequence_parallel_divides_sequence": Rule(
-        "recipe.sequence_length",
         lambda w, d: implies(d.sequence_parallel == 1, divides(d.tensor * d.context, w.recipe.sequence_length)),
-        lambda w, d: (
-            f"{w.recipe.sequence_length} tokens do not split over {d.tensor} tensor x {d.context} context ranks"
-        ),
-        lambda _, d: f"use a multiple of {d.tensor * d.context}, or sequence_parallel false",
+        lambda _, d: {"ranks": d.tensor * d.context},
     ),
 }
 

@@ -90,160 +90,88 @@ _SPARSE_FIELDS = (
 
 RULES: dict[str, Rule[Model, None]] = {
     "head_width_is_whole": Rule(
-        "model.head_dim",
         lambda model, _: (
             model.kv_lora_rank is not None
             or model.head_dim is not None
             or model.hidden_size % max(1, model.num_attention_heads) == 0
-        ),
-        lambda model, _: (
-            f"{model.num_attention_heads} heads do not divide the hidden size {model.hidden_size}, so the width of a "
-            "head is unknown"
-        ),
-        "give head_dim",
+        )
     ),
     "key_value_heads_divide_heads": Rule(
-        "model.num_key_value_heads",
         lambda model, _: model.num_attention_heads % model.key_value_heads == 0,
-        lambda model, _: (
-            f"{model.num_attention_heads} query heads do not share {model.key_value_heads} key-value heads"
-        ),
-        lambda model, _: f"use {divisors_of(model.num_attention_heads)}",
+        lambda model, _: {"divisors": divisors_of(model.num_attention_heads)},
     ),
     "dense_layers_have_a_width": Rule(
-        "model.intermediate_size",
         lambda model, _: (
             model.intermediate_size is not None
             or not any("dense" in mlp_type(model, layer) for layer in range(model.num_hidden_layers))
-        ),
-        "the model has dense layers, and the width of their MLP is unknown",
-        "give intermediate_size",
+        )
     ),
     "latent_attention_is_complete": Rule(
-        "model.kv_lora_rank",
         lambda model, _: (
             all(getattr(model, name) is not None for name in _LATENT_FIELDS)
             if model.kv_lora_rank is not None
             else not any(getattr(model, name) for name in (*_LATENT_FIELDS, "q_lora_rank"))
-        ),
-        "latent attention needs kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim together",
-        "give all four (q_lora_rank is optional), or none",
+        )
     ),
     "latent_attention_replaces_heads": Rule(
-        "model.kv_lora_rank",
         lambda model, _: (
             model.kv_lora_rank is None
             or (model.qk_norm == model.attention_gate == "none" and model.key_value_heads == model.num_attention_heads)
-        ),
-        (
-            "latent attention has head widths and norms of its own, so qk_norm, a gate and fewer key-value heads say "
-            "nothing"
-        ),
-        "leave qk_norm and attention_gate out, and num_key_value_heads as many as num_attention_heads",
+        )
     ),
     "windows_have_a_length": Rule(
-        "model.sliding_window",
-        lambda model, _: model.sliding_window is not None or not _has_layer(model, "sliding_attention"),
-        "layer_types names sliding_attention, and the window is unknown",
-        "give sliding_window",
+        lambda model, _: model.sliding_window is not None or not _has_layer(model, "sliding_attention")
     ),
     "chunks_have_a_length": Rule(
-        "model.attention_chunk_size",
-        lambda model, _: (model.attention_chunk_size is not None) == _has_layer(model, "chunked_attention"),
-        "chunked_attention in layer_types and attention_chunk_size belong together",
-        "give both, or neither",
+        lambda model, _: (model.attention_chunk_size is not None) == _has_layer(model, "chunked_attention")
     ),
-    "window_is_used": Rule(
-        "model.sliding_window",
-        lambda model, _: model.sliding_window is None or _has_layer(model, "sliding_attention"),
-        "a sliding window is given, and no layer in layer_types uses it",
-        "name sliding_attention layers",
-    ),
+    "window_is_used": Rule(lambda model, _: model.sliding_window is None or _has_layer(model, "sliding_attention")),
     "experts_are_visited": Rule(
-        "model.num_experts_per_tok",
         lambda model, _: min(1, model.num_experts) <= model.num_experts_per_tok <= model.num_experts,
-        lambda model, _: f"a token visits {model.num_experts_per_tok} of {model.num_experts} experts",
-        lambda model, _: f"use 1 to {model.num_experts}" if model.num_experts else "leave it out, or give num_experts",
+        lambda model, _: {
+            "fix": f"use 1 to {model.num_experts}" if model.num_experts else "leave it out, or give num_experts"
+        },
     ),
-    "experts_have_a_width": Rule(
-        "model.moe_intermediate_size",
-        lambda model, _: not model.num_experts or model.expert_width > 0,
-        "the width of an expert is unknown",
-        "give moe_intermediate_size",
-    ),
+    "experts_have_a_width": Rule(lambda model, _: not model.num_experts or model.expert_width > 0),
     "sparse_fields_need_experts": Rule(
-        "model.num_experts",
         lambda model, _: (
             model.num_experts > 0
             or not (
                 any(getattr(model, name) for name in _SPARSE_FIELDS)
                 or any("sparse" in mlp for mlp in model.mlp_layer_types)
             )
-        ),
-        "the model has fields of a mixture of experts, and no experts",
-        "give num_experts",
+        )
     ),
     "shared_gate_needs_shared_expert": Rule(
-        "model.shared_expert_gate",
-        lambda model, _: not model.shared_expert_gate or model.shared_expert_intermediate_size > 0,
-        "a gate on the shared expert, and no shared expert",
-        "give shared_expert_intermediate_size",
+        lambda model, _: not model.shared_expert_gate or model.shared_expert_intermediate_size > 0
     ),
-    "dense_layers_are_in_the_model": Rule(
-        "model.first_k_dense_replace",
-        lambda model, _: model.first_k_dense_replace <= model.num_hidden_layers,
-        lambda model, _: (
-            f"{model.first_k_dense_replace} leading dense layers, and {model.num_hidden_layers} layers in all"
-        ),
-        lambda model, _: f"use at most {model.num_hidden_layers}",
-    ),
+    "dense_layers_are_in_the_model": Rule(lambda model, _: model.first_k_dense_replace <= model.num_hidden_layers),
     "mixer_is_complete": Rule(
-        "model.layer_types",
         lambda model, _: not _missing(model),
-        lambda model, _: (
-            f"layers of {', '.join(mixers_of(model))} are not described without {', '.join(_missing(model))}"
-        ),
-        lambda model, _: f"give {', '.join(_missing(model))}",
+        lambda model, _: {"mixers": ", ".join(mixers_of(model)), "missing": ", ".join(_missing(model))},
     ),
     "mixer_fields_are_used": Rule(
-        "model.layer_types",
-        lambda model, _: not _unread(model),
-        lambda model, _: f"{', '.join(_unread(model))}: no layer in layer_types reads them",
-        "leave them out, or name the layers that they describe",
+        lambda model, _: not _unread(model), lambda model, _: {"unread": ", ".join(_unread(model))}
     ),
     "mlp_fields_have_an_mlp": Rule(
-        "model.mlp_layer_types",
-        lambda model, _: not _unread_by_mlps(model),
-        lambda model, _: f"{' and '.join(_unread_by_mlps(model))} describe an MLP, and no layer has one",
-        "leave them out, or name layers with an MLP in mlp_layer_types",
+        lambda model, _: not _unread_by_mlps(model), lambda model, _: {"unread": " and ".join(_unread_by_mlps(model))}
     ),
     "shared_blocks_are_held": Rule(
-        "model.num_mem_blocks",
         lambda model, _: not model.num_mem_blocks or model.num_mem_blocks <= _sharing_layers(model),
-        lambda model, _: (
-            f"{model.num_mem_blocks} blocks are shared by {_sharing_layers(model)} layers, so some would have none"
-        ),
-        lambda model, _: f"use at most {_sharing_layers(model)}",
+        lambda model, _: {"layers": _sharing_layers(model)},
     ),
     "mixer_heads_share_evenly": Rule(
-        "model.layer_types",
         lambda model, _: not _uneven(model),
-        lambda model, _: "{} {} does not divide {} {}, so the heads would differ".format(*_uneven(model)[0]),
-        lambda model, _: f"make {_uneven(model)[0][0]} {divisors_of(_uneven(model)[0][3])}",
+        lambda model, _: {
+            "uneven": _uneven(model)[0],
+            "divisors": divisors_of(_uneven(model)[0][3]),
+        },
     ),
-    "adapters_have_a_rank": Rule(
-        "model.adapter_rank",
-        lambda model, _: not model.shared_attention_adapter or model.adapter_rank > 0,
-        "adapters on the shared attention, and their rank is unknown",
-        "give adapter_rank",
-    ),
+    "adapters_have_a_rank": Rule(lambda model, _: not model.shared_attention_adapter or model.adapter_rank > 0),
     "layers_mix_something": Rule(
-        "model.layer_types",
         lambda model, _: (
             "none" not in model.layer_types or all(shape[:2] != ("none", "none") for shape in layer_shapes(model))
-        ),
-        "a layer mixes neither tokens nor channels, so it does nothing",
-        "name another mixer in layer_types, or another MLP in mlp_layer_types",
+        )
     ),
 }
 
@@ -304,103 +232,49 @@ def _whole_targets(workload: Workload) -> dict[MatrixName, tuple[PartName, ...]]
 
 TRAINING_RULES: dict[str, WorkloadRule] = {
     "method_choices_fit_its_name": Rule(
-        "recipe.method",
         lambda w, _: (
             not (w.method.frozen or w.method.frozen_layers)
             if w.method.name != "full"
             else not (w.method.rank or w.method.targets or w.method.whole)
-        ),
-        lambda w, _: (
-            f"{w.method.name} does not use all that is given: rank, targets and whole belong to lora and qlora, which "
-            "freeze all else, and frozen and frozen_layers to full"
-        ),
-        "give only what the method uses",
+        )
     ),
-    "quantization_belongs_to_qlora": Rule(
-        "recipe.method.quantization",
-        lambda w, _: w.method.quantization is None or w.method.name == "qlora",
-        lambda w, _: f"{w.method.name} keeps frozen matrices in the compute format, so none is quantised",
-        "use method qlora, or leave quantization out",
-    ),
+    "quantization_belongs_to_qlora": Rule(lambda w, _: w.method.quantization is None or w.method.name == "qlora"),
     "stack_quantizes": Rule(
-        "recipe.method",
         lambda w, _: w.method.name != "qlora" or w.stack.quantizes,
-        lambda w, _: f"{w.software.name} multiplies by no 4-bit matrices",
-        lambda *_: f"use {' or '.join(name for name, row in STACKS.items() if row.quantizes)}, or method lora",
+        lambda *_: {"stacks": " or ".join(name for name, row in STACKS.items() if row.quantizes)},
     ),
     "adapters_have_targets": Rule(
-        "recipe.method.targets",
         lambda w, _: not _missing_targets(w),
-        lambda w, _: f"the model has no {', '.join(_missing_targets(w))} to put adapters beside",
-        lambda w, _: f"use {', '.join(_matrices(w))}",
+        lambda w, _: {"missing": ", ".join(_missing_targets(w)), "matrices": ", ".join(_matrices(w))},
     ),
     "adapters_stand_beside_frozen_matrices": Rule(
-        "recipe.method.targets",
         lambda w, _: not _whole_targets(w),
-        lambda w, _: (
-            "targets and whole name the same part: "
-            + " and ".join(f"{name} is a matrix of {' and '.join(parts)}" for name, parts in _whole_targets(w).items())
-            + ", which is trained whole, so an adapter beside it would add nothing"
-        ),
-        lambda w, _: (
-            f"leave {', '.join(_whole_targets(w))} out of targets, or "
-            f"{', '.join(dict.fromkeys(chain(*_whole_targets(w).values())))} out of whole"
-        ),
+        lambda w, _: {
+            "matrices": " and ".join(
+                f"{name} is a matrix of {' and '.join(parts)}" for name, parts in _whole_targets(w).items()
+            ),
+            "targets": ", ".join(_whole_targets(w)),
+            "parts": ", ".join(dict.fromkeys(chain(*_whole_targets(w).values()))),
+        },
     ),
-    "adapters_train_no_depths": Rule(
-        "recipe.method",
-        lambda w, _: w.method.name == "full" or not w.model.num_nextn_predict_layers,
-        lambda w, _: (
-            f"the {w.model.num_nextn_predict_layers} multi-token-prediction depth(s) would run without being trained"
-        ),
-        "set model.num_nextn_predict_layers to 0, or use method full",
-    ),
+    "adapters_train_no_depths": Rule(lambda w, _: w.method.name == "full" or not w.model.num_nextn_predict_layers),
     "frozen_parts_exist": Rule(
-        "recipe.method.frozen",
         lambda w, _: not _missing_parts(w),
-        lambda w, _: f"the model has no {', '.join(_missing_parts(w))} to freeze or to train",
-        lambda w, _: f"use {', '.join(_parts(w))}",
+        lambda w, _: {"missing": ", ".join(_missing_parts(w)), "parts": ", ".join(_parts(w))},
     ),
-    "frozen_layers_are_in_the_model": Rule(
-        "recipe.method.frozen_layers",
-        lambda w, _: w.method.frozen_layers <= w.model.num_hidden_layers,
-        lambda w, _: f"{w.method.frozen_layers} layers cannot be frozen in a model of {w.model.num_hidden_layers}",
-        lambda w, _: f"use at most {w.model.num_hidden_layers}",
-    ),
+    "frozen_layers_are_in_the_model": Rule(lambda w, _: w.method.frozen_layers <= w.model.num_hidden_layers),
     "shared_blocks_freeze_together": Rule(
-        "recipe.method.frozen_layers",
-        lambda w, _: w.method.frozen_layers in (0, w.model.num_hidden_layers) or not w.model.num_mem_blocks,
-        lambda w, _: (
-            f"layers share {w.model.num_mem_blocks} blocks, so the first {w.method.frozen_layers} layers cannot be "
-            "frozen while later ones train the same numbers"
-        ),
-        lambda w, _: f"freeze all {w.model.num_hidden_layers} layers or none",
+        lambda w, _: w.method.frozen_layers in (0, w.model.num_hidden_layers) or not w.model.num_mem_blocks
     ),
     "tied_tables_freeze_together": Rule(
-        "recipe.method.frozen",
-        lambda w, _: not w.model.tie_word_embeddings or ("embedding" in _named_parts(w)) == ("head" in _named_parts(w)),
-        "embedding and head are the same numbers in this model, so one cannot be frozen while the other is trained",
-        "name both or neither",
+        lambda w, _: not w.model.tie_word_embeddings or ("embedding" in _named_parts(w)) == ("head" in _named_parts(w))
     ),
     "something_is_trained": Rule(
-        "recipe.method.frozen",
-        lambda w, _: w.method.name != "full" or any(weight.trained for _, weight in _weights(w)),
-        "every part of the model is frozen, so a step would change nothing",
-        "leave a part out",
+        lambda w, _: w.method.name != "full" or any(weight.trained for _, weight in _weights(w))
     ),
-    "stack_trains_so": Rule(
-        "recipe.method",
-        lambda w, _: w.stack.freezes or trains_everything(w.method),
-        lambda w, _: f"{w.software.name} trains whole models only: it has no frozen parameters and no adapters",
-        "use method full with nothing frozen, or another stack",
-    ),
+    "stack_trains_so": Rule(lambda w, _: w.stack.freezes or trains_everything(w.method)),
     "schedule_has_weight_gradients": Rule(
-        "layout.schedule",
-        lambda w, layout: trains_everything(w.method) or layout.schedule not in _SPLIT_BACKWARD,
-        lambda _, layout: (
-            f"{layout.schedule} fills its bubble with gradients of weights, which frozen weights do not have"
-        ),
-        "use 1f1b, or interleaved-1f1b with virtual stages",
+        lambda w, layout: trains_everything(w.method) or layout.schedule not in _SPLIT_BACKWARD
     ),
 }
 
@@ -434,54 +308,29 @@ def _keeps_master(workload: Workload) -> bool:
 
 FORMAT_RULES: dict[str, WorkloadRule] = {
     "fp8_weights_replace_copies": Rule(
-        "recipe.fp8_weights",
         lambda w, _: (  # an fp8 copy beside each 16-bit weight, which can replace it
             not w.recipe.fp8_weights
             or (
                 (w.precision.matrix_format == "fp8" and w.precision.copy_bytes > 0)
                 and w.implementation.uses_transformer_engine
             )
-        ),
-        lambda w, _: (
-            f"fp8_weights leaves Transformer Engine's fp8 copies as the only weights; here {w.software.name} with "
-            f"{w.software.implementation} operations trains in {w.recipe.precision}"
-        ),
-        (
-            "use megatron-core with transformer-engine and one of fp8-tensorwise, fp8-blockwise and mxfp8, or leave "
-            "fp8_weights out"
-        ),
+        )
     ),
     "fp8_weights_are_all_trained": Rule(
-        "recipe.fp8_weights",
         lambda w, _: not w.recipe.fp8_weights or trains_everything(w.method),
-        lambda w, _: f"fp8_weights keeps every weight in fp8 and trains it, and here {_untrained(w.method)[0]}",
-        lambda w, _: f"{_untrained(w.method)[1]}, or leave fp8_weights out",
+        lambda w, _: {"untrained": _untrained(w.method)},
     ),
-    "master_copy_is_kept": Rule(
-        "recipe.master_dtype",
-        lambda w, _: w.recipe.master_dtype is None or _keeps_master(w),
-        lambda w, _: (
-            f"{w.software.name} in {w.recipe.precision} updates the weights themselves, so there is no master copy"
-        ),
-        "leave master_dtype out, or use a mixed precision with a stack that keeps a master copy",
-    ),
+    "master_copy_is_kept": Rule(lambda w, _: w.recipe.master_dtype is None or _keeps_master(w)),
     "stack_keeps_the_master_copy_so": Rule(
-        "recipe.master_dtype",
         lambda w, _: not _keeps_master(w) or w.recipe.master_dtype in (None, *_masters_can_be(w)),
-        lambda w, _: f"{w.software.name} in {w.recipe.precision} keeps no master copy in {w.recipe.master_dtype}",
-        lambda w, _: f"use {' or '.join(_masters_can_be(w))}, or leave master_dtype out",
+        lambda w, _: {"formats": " or ".join(_masters_can_be(w))},
     ),
     "stack_keeps_the_moments_so": Rule(
-        "recipe.moment_dtype",
         lambda w, _: w.optimizer.moment_bytes is not None or w.recipe.moment_dtype in (None, *_moments_can_be(w)),
-        lambda w, _: f"{w.software.name} in {w.recipe.precision} keeps no moments in {w.recipe.moment_dtype}",
-        lambda w, _: f"use {' or '.join(_moments_can_be(w))}, or leave moment_dtype out",
+        lambda w, _: {"formats": " or ".join(_moments_can_be(w))},
     ),
     "optimizer_leaves_the_moments_format_open": Rule(
-        "recipe.moment_dtype",
-        lambda w, _: w.recipe.moment_dtype is None or w.optimizer.moment_bytes is None,
-        lambda w, _: f"{w.recipe.optimizer} keeps moments in a format of its own, not in {w.recipe.moment_dtype}",
-        "leave moment_dtype out, or use another optimizer",
+        lambda w, _: w.recipe.moment_dtype is None or w.optimizer.moment_bytes is None
     ),
 }
 
@@ -500,30 +349,15 @@ def _stall_words(checkpoint: Checkpointing) -> tuple[str, str]:
 
 
 RUN_RULES: dict[str, Rule[Question, Checkpointing]] = {
-    "interval_is_told_once": Rule(
-        "recipe.checkpoint.rule",
-        lambda _, checkpoint: checkpoint.rule is None or checkpoint.interval_seconds is None,
-        lambda _, checkpoint: (
-            f"the time between checkpoints is told twice, by interval_seconds {checkpoint.interval_seconds:g} and "
-            f"rule {checkpoint.rule}, and they may differ"
-        ),
-        "leave rule or interval_seconds out",
-    ),
+    "interval_is_told_once": Rule(lambda _, checkpoint: checkpoint.rule is None or checkpoint.interval_seconds is None),
     "stall_is_known": Rule(
-        "recipe.checkpoint.asynchronous",
         lambda _, checkpoint: (
             checkpoint.asynchronous or (checkpoint.stall_seconds is None) != (checkpoint.write_bytes_per_s is None)
         ),
-        lambda _, checkpoint: _stall_words(checkpoint)[0],
-        lambda _, checkpoint: _stall_words(checkpoint)[1],
+        lambda _, checkpoint: {"words": _stall_words(checkpoint)},
     ),
     "purchase_price_is_known": Rule(
-        "price.purchase_usd",
-        lambda question, _: not isinstance(question.price, OwnedPrice) or question.price.purchase_usd is not None,
-        lambda question, _: (
-            f"own hardware is written off from its purchase price, and the price of {question.gpu.slug} is not known"
-        ),
-        "give purchase_usd, what one GPU costs with its share of server and network",
+        lambda question, _: not isinstance(question.price, OwnedPrice) or question.price.purchase_usd is not None
     ),
 }
 

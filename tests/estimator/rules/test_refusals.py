@@ -24,6 +24,7 @@ from service.estimator.question import (
     Software,
     Versions,
 )
+from service.estimator.rule import REFUSALS as RULE_ROWS
 from service.estimator.rule import Rule
 from tests.ask import question
 from tests.cases import each_case
@@ -137,3 +138,4 @@ def test_no_rule_lacks_a_case() -> None:
 def test_every_rule_has_a_name_of_its_own() -> None:
     names = [*named_rules(), *written_codes()]
     assert len(set(names)) == len(names)
+    assert set(named_rules()) == set(RULE_ROWS)
