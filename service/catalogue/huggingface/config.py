@@ -52,6 +52,11 @@ class Config:
         key, value = self._value(*self.dialect.keys.get(field, (field,)))
         return self._checked(key, value, rule_of(Model, field))
 
+    @property
+    def layers(self) -> range:
+        """The layers, from 0."""
+        return range(self.field("num_hidden_layers"))
+
     def needed(self, field: str) -> Any:
         """The value of a Model field that other values are computed from."""
         value = self.field(field)

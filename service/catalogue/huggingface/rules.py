@@ -15,6 +15,7 @@ Fields = dict[str, Any]
 Builder = Callable[[Config], Fields]
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+DENSE, SPARSE = "dense", "sparse"
 
 
 def shortest_period(pattern: Sequence[Name]) -> tuple[Name, ...]:
@@ -45,75 +46,55 @@ def switched_window(config: Config) -> Fields:
 def window_from_layer(config: Config) -> Fields:
     """Layers from max_window_layers on have the window, if it is switched on (Qwen2, Qwen3)."""
     switched, first = config.flag("use_sliding_window"), config.whole("max_window_layers")
-    layers = range(config.field("num_hidden_layers"))
-    return windowed(config, [SLIDING if switched and layer >= first else FULL for layer in layers])
+    return _unlisted(config, lambda layer, _: switched and layer >= first)
 
 
 def window_below_layer(config: Config) -> Fields:
     """Every second layer below max_window_layers has the window, if it is switched on (Qwen2-MoE)."""
     switched, end = config.flag("use_sliding_window"), config.whole("max_window_layers")
-    layers = range(config.field("num_hidden_layers"))
-    has_window = [switched and layer < end and layer % 2 == 0 for layer in layers]
-    return windowed(config, [SLIDING if one else FULL for one in has_window])
-
-
-def alternating_window(config: Config) -> Fields:
-    """Every second layer has the window, the first one too (Gemma 2, gpt-oss)."""
-    layers = range(config.field("num_hidden_layers"))
-    return windowed(config, [FULL if layer % 2 else SLIDING for layer in layers])
+    return _unlisted(config, lambda layer, _: switched and layer < end and layer % 2 == 0)
 
 
 def window_without_rotation(config: Config) -> Fields:
     """Layers without rotary positions have the window, if it is switched on (SmolLM3)."""
     switched = config.flag("use_sliding_window") and config.field("sliding_window") is not None
-    rotary = _rotary_layers(config)
-    return windowed(config, [SLIDING if switched and not rotates else FULL for rotates in rotary])
+    return windowed(config, [FULL if rotates or not switched else SLIDING for rotates in _rotary_layers(config)])
 
 
 def chunks_with_rotation(config: Config) -> Fields:
     """Layers with rotary positions attend inside chunks (Llama 4)."""
-    rotary = _rotary_layers(config)
-    pattern = _layer_types(config, [CHUNKED if rotates else FULL for rotates in rotary])
+    pattern = _layer_types(config, [CHUNKED if rotates else FULL for rotates in _rotary_layers(config)])
     chunk = config.field("attention_chunk_size")
-    if chunk is None:
-        pattern = [FULL] * len(pattern)
-    return {"layer_types": pattern, "attention_chunk_size": chunk}
+    return {"layer_types": [FULL] * len(pattern) if chunk is None else pattern, "attention_chunk_size": chunk}
 
 
 def sparse_every_nth(config: Config) -> Fields:
     """Every moe_layer_freq-th layer is sparse, from the first one on (DeepSeek)."""
     period = config.whole("moe_layer_freq", least=1)
-    layers = range(config.field("num_hidden_layers"))
-    return {"mlp_layer_types": ["dense" if layer % period else "sparse" for layer in layers]}
+    return {"mlp_layer_types": [DENSE if layer % period else SPARSE for layer in config.layers]}
 
 
 def sparse_but_listed(config: Config) -> Fields:
     """Every decoder_sparse_step-th layer is sparse, but those of mlp_only_layers (Qwen2-MoE, Qwen3-MoE)."""
     period, listed = config.whole("decoder_sparse_step", least=1), config.wholes("mlp_only_layers")
     dense = set(defaults_of(config.dialect.model_type)["mlp_only_layers"] or () if listed is None else listed)
-    layers = range(config.field("num_hidden_layers"))
-    return {
-        "mlp_layer_types": [
-            "sparse" if layer not in dense and (layer + 1) % period == 0 else "dense" for layer in layers
-        ]
-    }
+    is_sparse = [layer not in dense and (layer + 1) % period == 0 for layer in config.layers]
+    return {"mlp_layer_types": [SPARSE if one else DENSE for one in is_sparse]}
 
 
 def sparse_if_listed(config: Config) -> Fields:
     """Layers of moe_layers are sparse, or every interleave_moe_layer_step-th (Llama 4)."""
     period, listed = config.whole("interleave_moe_layer_step", least=1), config.wholes("moe_layers")
-    layers = range(config.field("num_hidden_layers"))
-    sparse = set(range(period - 1, len(layers), period) if listed is None else listed)
-    return {"mlp_layer_types": ["sparse" if layer in sparse else "dense" for layer in layers]}
+    sparse = set(config.layers[period - 1 :: period] if listed is None else listed)
+    return {"mlp_layer_types": [SPARSE if layer in sparse else DENSE for layer in config.layers]}
 
 
 def _rotary_layers(config: Config) -> list[bool]:
     """Layers with rotary positions; `no_rope_layers` is 1 for them."""
     period, listed = config.whole("no_rope_layer_interval", least=1), config.wholes("no_rope_layers")
-    layers = config.field("num_hidden_layers")
     if not listed:
-        return [(layer + 1) % period != 0 for layer in range(layers)]
-    one_a_layer(config, "no_rope_layers", len(listed), layers)
+        return [(layer + 1) % period != 0 for layer in config.layers]
+    one_a_layer(config, "no_rope_layers", len(listed))
     return [bool(item) for item in listed]
 
 
@@ -135,15 +116,16 @@ def _layer_types(config: Config, otherwise: list[str]) -> list[str]:
     if not config.values.get("layer_types"):
         return otherwise
     listed = config.field("layer_types")
-    one_a_layer(config, "layer_types", len(listed), config.field("num_hidden_layers"))
+    one_a_layer(config, "layer_types", len(listed))
     return list(listed)
 
 
-def one_a_layer(config: Config, key: str, items: int, layers: int) -> None:
+def one_a_layer(config: Config, key: str, items: int, what: str = "item") -> None:
     """Refuse a list that does not have one item a layer."""
+    layers = len(config.layers)
     if items != layers:
         wrong = f"says {items} layers, and the model has {layers}"
-        raise config.problem(key, "contradiction", wrong, "give one item a layer")
+        raise config.problem(key, "contradiction", wrong, f"give one {what} a layer")
 
 
 def positions(extra: int = 0) -> Builder:
@@ -212,9 +194,7 @@ def command_with_experts(config: Config) -> Fields:
 def falcon_heads(config: Config) -> Fields:
     """Falcon's key and value heads: a key in the new architecture, else one or as many as query heads."""
     heads, one = config.whole_or_none("num_kv_heads", least=1), config.flag("multi_query")
-    if config.flag("new_decoder_architecture"):
-        return {"num_key_value_heads": heads}
-    return {"num_key_value_heads": 1 if one else None}
+    return {"num_key_value_heads": heads if config.flag("new_decoder_architecture") else 1 if one else None}
 
 
 def falcon_norms(config: Config) -> Fields:
@@ -237,9 +217,6 @@ def mpt_branches(config: Config) -> Fields:
     }
 
 
-DENSE, SPARSE = "dense", "sparse"
-
-
 def dense_before(layers: int) -> Builder:
     """The leading layers are dense, unless mlp_layer_types lists them (GLM-4.7 Flash, Hunyuan 3, Mellum)."""
     return lambda config: _listed(config) or {"first_k_dense_replace": min(layers, config.needed("num_hidden_layers"))}
@@ -247,16 +224,16 @@ def dense_before(layers: int) -> Builder:
 
 def dense_before_first_k(config: Config) -> Fields:
     """The first_k_dense_replace leading layers are dense, unless mlp_layer_types lists them (EXAONE with experts)."""
-    leading = config.field("first_k_dense_replace")
-    return _listed(config) or {"first_k_dense_replace": leading}
+    leading = {"first_k_dense_replace": config.field("first_k_dense_replace")}
+    return _listed(config) or leading
 
 
 def sparse_between(config: Config) -> Fields:
     """Every moe_layer_interval-th layer is sparse, from moe_layer_start_index to moe_layer_end_index (ERNIE 4.5)."""
-    layers, period = config.needed("num_hidden_layers"), config.whole("moe_layer_interval", least=1)
+    period = config.whole("moe_layer_interval", least=1)
     start, end = config.whole("moe_layer_start_index"), config.whole("moe_layer_end_index", least=-1)
-    end = layers - 1 if end == -1 else end
-    return _pattern([SPARSE if start <= i <= end and (i + 1) % period == 0 else DENSE for i in range(layers)])
+    end = len(config.layers) - 1 if end == -1 else end
+    return _pattern([SPARSE if start <= i <= end and (i + 1) % period == 0 else DENSE for i in config.layers])
 
 
 def experts_of_hunyuan(config: Config) -> Fields:
@@ -300,7 +277,7 @@ def _listed(config: Config) -> Fields | None:
     if not config.values.get("mlp_layer_types"):
         return None
     listed = config.field("mlp_layer_types")
-    one_a_layer(config, "mlp_layer_types", len(listed), config.needed("num_hidden_layers"))
+    one_a_layer(config, "mlp_layer_types", len(listed))
     return _pattern(list(listed))
 
 
@@ -361,17 +338,14 @@ def window_after_prefix(config: Config) -> Fields:
 
 def global_and_local(config: Config) -> Fields:
     """Layers by attention_types, names and their repeats: [[["global", "local"], 12]] (GPT-Neo)."""
-    key, layers = "attention_types", config.needed("num_hidden_layers")
+    key = "attention_types"
     if key not in config.values:
         config.assumed[key] = defaults_of(config.dialect.model_type)[key]
     groups = config.values.get(key) or defaults_of(config.dialect.model_type)[key]
     if not isinstance(groups, list) or not all(map(_is_group, groups)):
         wrong = 'is not a list like [[["global", "local"], 12]]'
         raise config.problem(key, "unsupported_value", wrong, "give names of layers and how often they repeat")
-    named = sum(len(names) * times for names, times in groups)
-    if named != layers:
-        wrong = f"says {named} layers, and the model has {layers}"
-        raise config.problem(key, "contradiction", wrong, "give one name a layer")
+    one_a_layer(config, key, sum(len(names) * times for names, times in groups), "name")
     names = [name for group, times in groups for name in group * times]
     config.understood |= {key, "attention_layers"}
     if config.values.get("attention_layers", names) != names:
@@ -391,8 +365,8 @@ def _is_group(group: Any) -> bool:
 
 def _unlisted(config: Config, has_window: Callable[[int, int], bool]) -> Fields:
     """What `layer_types` lists, else the window where a layer of so many layers has it."""
-    layers = config.needed("num_hidden_layers")
-    return windowed(config, [SLIDING if has_window(layer, layers) else FULL for layer in range(layers)])
+    layers = config.layers
+    return windowed(config, [SLIDING if has_window(layer, len(layers)) else FULL for layer in layers])
 
 
 def depths_left_out(count: str, *others: str) -> Builder:
@@ -528,10 +502,8 @@ def zamba2_block(config: Config) -> Fields:
 
 def granite_shared_mlp(config: Config) -> Fields:
     """Granite's shared MLP: beside its experts, or the only one where it has none."""
-    width = config.whole("shared_intermediate_size")
-    if config.field("num_experts"):
-        return {"shared_expert_intermediate_size": width}
-    return {"intermediate_size": width}
+    field = "shared_expert_intermediate_size" if config.field("num_experts") else "intermediate_size"
+    return {field: config.whole("shared_intermediate_size")}
 
 
 def jamba_experts(config: Config) -> Fields:
@@ -540,11 +512,10 @@ def jamba_experts(config: Config) -> Fields:
     period, offset = config.whole("expert_layer_period", least=1), config.whole("expert_layer_offset")
     if experts == 1:
         return {}
-    layers = range(config.field("num_hidden_layers"))
     return {
         "num_experts": experts,
         "num_experts_per_tok": visits,
-        "mlp_layer_types": ["sparse" if layer % period == offset else "dense" for layer in layers],
+        "mlp_layer_types": [SPARSE if layer % period == offset else DENSE for layer in config.layers],
     }
 
 
@@ -568,7 +539,7 @@ def listed(names: Mapping[str, str], otherwise: Callable[[Config], list[str]]) -
 
     def build(config: Config) -> Fields:
         found = layer_names(config, "layer_types", names, otherwise)
-        one_a_layer(config, "layer_types", len(found), config.field("num_hidden_layers"))
+        one_a_layer(config, "layer_types", len(found))
         return {"layer_types": [names[name] for name in found]}
 
     return build
@@ -593,8 +564,7 @@ def attention_every(period_key: str, offset_key: str, mixer: str) -> Builder:
 
     def build(config: Config) -> Fields:
         period, offset = config.whole(period_key, least=1), config.whole(offset_key)
-        layers = range(config.field("num_hidden_layers"))
-        return {"layer_types": [FULL if layer % period == offset else mixer for layer in layers]}
+        return {"layer_types": [FULL if layer % period == offset else mixer for layer in config.layers]}
 
     return build
 
@@ -604,8 +574,7 @@ def attention_at(key: str, mixer: str) -> Builder:
 
     def build(config: Config) -> Fields:
         attending = set(config.wholes(key) or ())
-        layers = range(config.field("num_hidden_layers"))
-        return {"layer_types": [FULL if layer in attending else mixer for layer in layers]}
+        return {"layer_types": [FULL if layer in attending else mixer for layer in config.layers]}
 
     return build
 
@@ -614,8 +583,8 @@ def attention_at_every(key: str, names: Mapping[str, str]) -> Builder:
     """A list of layers, or else attention every so many layers (Qwen3-Next)."""
 
     def build(config: Config) -> Fields:
-        period, layers = config.whole(key, least=1), config.field("num_hidden_layers")
-        in_turn = [LINEAR if (layer + 1) % period else FULL for layer in range(layers)]
+        period = config.whole(key, least=1)
+        in_turn = [LINEAR if (layer + 1) % period else FULL for layer in config.layers]
         return listed(names, lambda _: in_turn)(config)
 
     return build
@@ -624,10 +593,9 @@ def attention_at_every(key: str, names: Mapping[str, str]) -> Builder:
 def minimax_layers(config: Config) -> Fields:
     """MiniMax's layers: by name, or by number (1 attends to all), or else in turn."""
     names = {LINEAR: "lightning_attention", FULL: FULL}
-    numbers, layers = config.wholes("attn_type_list"), config.field("num_hidden_layers")
-    in_turn = [1 - layer % 2 for layer in range(layers)]
-    otherwise = [FULL if number else LINEAR for number in numbers or in_turn]
-    one_a_layer(config, "attn_type_list", len(otherwise), layers)
+    numbers = config.wholes("attn_type_list") or [1 - layer % 2 for layer in config.layers]
+    otherwise = [FULL if number else LINEAR for number in numbers]
+    one_a_layer(config, "attn_type_list", len(otherwise))
     return listed(names, lambda _: otherwise)(config)
 
 
@@ -642,8 +610,7 @@ def every_layer_attends(config: Config) -> Fields:
 
 def olmo_hybrid_layers(config: Config) -> Fields:
     """OLMo Hybrid's layers: listed, or every fourth attends, or else the last one."""
-    layers = config.field("num_hidden_layers")
-    names = [FULL if layer % 4 == 3 else LINEAR for layer in range(layers)]
+    names = [FULL if layer % 4 == 3 else LINEAR for layer in config.layers]
     in_turn = names if FULL in names else [*names[:-1], FULL]
     return listed({LINEAR: "gated_delta_net", FULL: FULL}, lambda _: in_turn)(config)
 
@@ -651,14 +618,13 @@ def olmo_hybrid_layers(config: Config) -> Fields:
 def granite_hybrid_layers(config: Config) -> Fields:
     """Granite's layers: listed, or else all with a state."""
     names = {LINEAR: "mamba2", "mamba": "mamba2", FULL: FULL, "attention": FULL}
-    return listed(names, lambda _: [LINEAR] * config.field("num_hidden_layers"))(config)
+    return listed(names, lambda _: [LINEAR for _ in config.layers])(config)
 
 
 def lfm2_layers(config: Config) -> Fields:
     """LFM2's layers: by name, or the numbers of those that attend, or else all of them do."""
-    layers, numbers = range(config.field("num_hidden_layers")), config.wholes("full_attn_idxs")
-    attending = set(layers if numbers is None else numbers)
-    otherwise = [FULL if layer in attending else "conv" for layer in layers]
+    numbers = config.wholes("full_attn_idxs")
+    otherwise = [FULL if numbers is None or layer in numbers else "conv" for layer in config.layers]
     return listed({"conv": "short_convolution", FULL: FULL}, lambda _: otherwise)(config)
 
 
@@ -672,9 +638,8 @@ def recurrent_gemma_mixers(config: Config) -> Fields:
     names = {"recurrent": "rg_lru", "attention": "sliding_attention"}
     key = "_block_types" if "_block_types" in config.values and "block_types" not in config.values else "block_types"
     blocks = layer_names(config, key, names, lambda _: ["recurrent", "recurrent", "attention"])
-    layers = config.field("num_hidden_layers")
     return {
-        "layer_types": [names[blocks[layer % len(blocks)]] for layer in range(layers)],
+        "layer_types": [names[blocks[layer % len(blocks)]] for layer in config.layers],
         "lru_width": config.whole_or_none("lru_width", least=1) or config.needed("hidden_size"),
         "conv_kernel": config.whole("conv1d_width", least=1),
         "intermediate_size": config.whole("intermediate_size", least=2) // 2,
