@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from math import expm1
 from statistics import fmean, median
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from service.answers.accuracy import (
     Accuracy,
@@ -45,7 +45,7 @@ from service.calibration.tables import IMAGE_HOST, THROUGHPUT, MeasuredRow, NotE
 from service.catalogue import Catalogue, shipped_catalogue
 from service.errors import Unreachable
 from service.estimator import FORMULAS_VERSION
-from service.estimator.answer import StageMemory
+from service.estimator.answer import MemoryLine, StageMemory
 from service.estimator.memory.device import class_of
 from service.estimator.question import Cluster, Gpu, Layout, Question, Recipe, Software
 from service.estimator.resolve import resolve
@@ -169,78 +169,65 @@ SMALLEST_SCALE_BYTES = 4.0 * (1 << 30)
 """Floor of the scale for ranking errors in bytes; without it tiny models would fill the list."""
 
 
-class _Compared(NamedTuple):
-    evaluation: Evaluation
-    comparison: Comparison
-    stage: StageMemory
-
-
 def worst_rows(evaluations: Sequence[Evaluation]) -> tuple[WorstRow, ...]:
     """The rows with the largest errors."""
     compared = [
-        _Compared(one, comparison, one.stage)
+        (one, comparison, one.stage)
         for one in evaluations
         if (comparison := one.comparison) is not None and one.stage is not None
     ]
-    ordered = sorted(compared, key=lambda one: (-_distance(one.comparison), one.evaluation.row.text("id")))
-    return tuple(_worst(*one) for one in ordered[:LISTED_ROWS])
+    compared.sort(
+        key=lambda row: (-abs(row[1].distance) / max(row[1].measured, SMALLEST_SCALE_BYTES), row[0].row.text("id"))
+    )
+    return tuple(
+        WorstRow(
+            **_figures_of_row(one, comparison, "bytes"),
+            quantity=one.quantity,
+            memory_class=one.figure_class,
+            lines=tuple(_largest_lines(stage)),
+            reason=reason_of(one, comparison, stage),
+        )
+        for one, comparison, stage in compared[:LISTED_ROWS]
+    )
 
 
 def worst_steps(evaluations: Sequence[Evaluation]) -> tuple[WorstStep, ...]:
     """The steps stated in full with the largest errors."""
     compared = [
-        (one, comparison) for one in evaluations if one.is_complete and (comparison := one.comparison) is not None
+        (one, comparison)
+        for one in evaluations
+        if one.quantity == "step" and one.is_complete and (comparison := one.comparison) is not None
     ]
-    steps = [(one, comparison) for one, comparison in compared if one.quantity == "step"]
-    ordered = sorted(steps, key=lambda pair: (-abs(pair[1].residual_fraction), pair[0].row.text("id")))
-    return tuple(_worst_step(*pair) for pair in ordered[:LISTED_ROWS])
+    compared.sort(key=lambda step: (-abs(step[1].residual_fraction), step[0].row.text("id")))
+    return tuple(_worst_step(*step) for step in compared[:LISTED_ROWS])
 
 
 def _worst_step(evaluation: Evaluation, comparison: Comparison) -> WorstStep:
     row, parts = evaluation.row, evaluation.predicted.estimate.step.parts if evaluation.predicted else ()
     details = [f"measured: {figure_of(row)}", *(evaluation.predicted.unmodelled if evaluation.predicted else ())]
     return WorstStep(
-        id=row.text("id"),
-        source_key=row.text("source_key"),
-        source=row.text("source"),
+        **_figures_of_row(evaluation, comparison, "seconds"),
         step_class=evaluation.figure_class,
-        measured_seconds=comparison.measured,
-        low_seconds=comparison.low,
-        value_seconds=comparison.value,
-        high_seconds=comparison.high,
-        error_fraction=comparison.error_fraction,
         parts=tuple(sorted(parts, key=lambda part: -part.seconds)[:LARGEST_LINES]),
         reason="; ".join([*details, *((f"the source: {quality}",) if (quality := row.text("quality")) else ())]),
     )
 
 
-def _distance(comparison: Comparison) -> float:
-    return abs(comparison.distance) / max(comparison.measured, SMALLEST_SCALE_BYTES)
+def _figures_of_row(evaluation: Evaluation, comparison: Comparison, unit: str) -> dict[str, Any]:
+    """Name and source of a row, its figure and the prediction."""
+    names = {name: evaluation.row.text(name) for name in ("id", "source_key", "source")}
+    figures = {f"{name}_{unit}": getattr(comparison, name) for name in ("measured", "low", "value", "high")}
+    return {**names, **figures, "error_fraction": comparison.error_fraction}
 
 
-def _worst(evaluation: Evaluation, comparison: Comparison, stage: StageMemory) -> WorstRow:
-    row = evaluation.row
-    lines = sorted(stage.lines, key=lambda line: -line.bytes)[:LARGEST_LINES]
-    return WorstRow(
-        id=row.text("id"),
-        source_key=row.text("source_key"),
-        source=row.text("source"),
-        quantity=evaluation.quantity,
-        memory_class=evaluation.figure_class,
-        measured_bytes=comparison.measured,
-        low_bytes=comparison.low,
-        value_bytes=comparison.value,
-        high_bytes=comparison.high,
-        error_fraction=comparison.error_fraction,
-        lines=tuple(lines),
-        reason=reason_of(evaluation, comparison, stage),
-    )
+def _largest_lines(stage: StageMemory) -> list[MemoryLine]:
+    return sorted(stage.lines, key=lambda line: -line.bytes)[:LARGEST_LINES]
 
 
 def reason_of(evaluation: Evaluation, comparison: Comparison, stage: StageMemory) -> str:
     """Explanation of an error: its size, the largest lines, what the question leaves out."""
     distance = in_units(abs(comparison.distance), BYTES)
-    lines = sorted(stage.lines, key=lambda line: -line.bytes)[:LARGEST_LINES]
+    lines = _largest_lines(stage)
     largest = ", ".join(f"{line.kind.replace('_', ' ')} {in_units(line.bytes, BYTES)}" for line in lines)
     parts = [
         f"{distance} too {'much' if comparison.distance > 0 else 'little'}",

@@ -64,6 +64,11 @@ def table_of(name: str) -> Mapping[str, Any]:
     return tomllib.loads(files("service.evaluation").joinpath(name).read_text(encoding="utf-8"))
 
 
+def first_match(table: Mapping[str, Any], text: str, default: Any = None) -> Any:
+    """The value of the first pattern that a text begins with."""
+    return next((value for pattern, value in table.items() if re.match(pattern, text)), default)
+
+
 @cache
 def frameworks() -> tuple[Framework, ...]:
     """Frameworks that questions can express; the first match applies."""
@@ -181,18 +186,14 @@ def put_architecture(row: MeasuredRow, framework: Framework, draft: Draft) -> No
             first_k_dense_replace=row.count("moe_dense_ffn_layers", 0),
         )
     draft.model.update(framework.model)
-    draft.model.update(_traits_of(framework.models, row.text("model")))
+    draft.model.update(first_match(framework.models, row.text("model").lower(), {}))
     if WITHOUT_DEPTHS in row.text("other_features"):
         draft.model.pop("num_nextn_predict_layers", None)
-    draft.model.update(_traits_of(table_of(CELLS)["families"], row.text("model")))
+    draft.model.update(first_match(table_of(CELLS)["families"], row.text("model").lower(), {}))
     if framework.learned_positions:
         draft.model["position_embedding_rows"] = row.count("seq_len")
     _put_attention(row, draft)
     draft.recipe["vocabulary_multiple"] = 1  # tables give the padded vocabulary
-
-
-def _traits_of(table: Mapping[str, Mapping[str, Any]], name: str) -> Mapping[str, Any]:
-    return next((traits for pattern, traits in table.items() if re.match(pattern, name.lower())), {})
 
 
 def _put_attention(row: MeasuredRow, draft: Draft) -> None:

@@ -4,7 +4,7 @@ Columns give the layout, the recipe (number formats, recompute, optimizer, train
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -18,6 +18,7 @@ from service.evaluation.frameworks import (
     CELLS,
     Draft,
     Framework,
+    first_match,
     framework_of,
     layers_by_cost,
     layers_spread,
@@ -159,8 +160,8 @@ def put_recipe(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
         recompute=recompute_of(row, framework),
     )
     draft.recipe.update(framework.recipe)
-    draft.recipe.update(_defaults_of(framework.precisions, draft.recipe["precision"]))
-    draft.recipe.update(_defaults_of(framework.families, row.text("model").lower()))
+    draft.recipe.update(first_match(framework.precisions, draft.recipe["precision"], {}))
+    draft.recipe.update(first_match(framework.families, row.text("model").lower(), {}))
     if "fp16" in row.text("grad_dtype") and draft.recipe["precision"] == "fp16-mixed":
         draft.recipe["gradient_dtype"] = "fp16"
     if re.search(r"optimizer.in.(bwd|backward)", f"{row.text('optimizer')} {row.text('notes')}"):
@@ -168,10 +169,6 @@ def put_recipe(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     _put_method(row, framework, draft)
     _put_software(row, framework, draft)
     draft.layout["offload"] = offload_of(row)
-
-
-def _defaults_of(table: Mapping[str, Mapping[str, Any]], name: str) -> Mapping[str, Any]:
-    return next((defaults for pattern, defaults in table.items() if re.match(pattern, name)), {})
 
 
 def recompute_of(row: MeasuredRow, framework: Framework) -> Any:
@@ -183,11 +180,10 @@ def recompute_of(row: MeasuredRow, framework: Framework) -> Any:
             raise NotExpressible("missing: recompute")
         return framework.recompute
     if cell == IN_RECIPES:
-        name = row.text("model").lower()
-        for pattern, recompute in framework.recipe_recomputes.items():
-            if re.match(pattern, name):
-                return recompute
-        raise NotExpressible("missing: recompute")
+        recompute = first_match(framework.recipe_recomputes, row.text("model").lower())
+        if recompute is None:
+            raise NotExpressible("missing: recompute")
+        return recompute
     if cell.startswith("none"):
         return "none"
     if EVERY_SECOND in cell:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
@@ -431,7 +431,9 @@ def evaluate_row(row: MeasuredRow, catalogue: Catalogue) -> tuple[Evaluation, ..
     """Evaluations of a row: one for its step, or one for its peak and one for its persistent bytes if reported."""
     if row.form == "throughput":
         return (evaluate_step(row, catalogue),)
-    figures = _RowFigures(row)
+    figures: dict[Quantity, tuple[float | None, str]] = {"peak": _readable(measured_peak_bytes, row)}
+    if (static := _readable(measured_static_bytes, row))[0] is not None:
+        figures["static"] = static
     try:
         refuse_unknown_words(row)
         predicted = predict(row, catalogue)
@@ -443,8 +445,8 @@ def evaluate_row(row: MeasuredRow, catalogue: Catalogue) -> tuple[Evaluation, ..
         first = reason.removeprefix("missing: ")
         if reason != first and first in missing.split():
             reason = f"missing: {missing}"  # all that the row lists
-        return tuple(figures.evaluation(quantity, reason=reason) for quantity in figures.quantities())
-    return tuple(figures.evaluation(quantity, predicted, places[rank]) for quantity in figures.quantities())
+        return tuple(_evaluation(row, quantity, figure, reason=reason) for quantity, figure in figures.items())
+    return tuple(_evaluation(row, quantity, figure, predicted, places[rank]) for quantity, figure in figures.items())
 
 
 def evaluate_rows(rows: Iterable[MeasuredRow], catalogue: Catalogue) -> tuple[Evaluation, ...]:
@@ -452,47 +454,41 @@ def evaluate_rows(rows: Iterable[MeasuredRow], catalogue: Catalogue) -> tuple[Ev
     return tuple(evaluations for row in rows for evaluations in evaluate_row(row, catalogue))
 
 
-class _RowFigures:
-    """The figures of one row, expressible or not."""
+def _readable(read: Callable[[MeasuredRow], float | None], row: MeasuredRow) -> tuple[float | None, str]:
+    """A figure of a row, and the reason why it is unreadable."""
+    try:
+        return read(row), ""
+    except NotExpressible as error:
+        return None, str(error)
 
-    def __init__(self, row: MeasuredRow) -> None:
-        self.row = row
 
-    def quantities(self) -> tuple[Quantity, ...]:
-        return ("peak", "static") if self._measured("static")[0] is not None else ("peak",)
-
-    def evaluation(
-        self, quantity: Quantity, predicted: Predicted | None = None, stage: StageMemory | None = None, reason: str = ""
-    ) -> Evaluation:
-        measured, unreadable = self._measured(quantity)
-        interval = None
-        memory_class: MemoryClass = "allocated" if quantity == "static" else memory_class_of(self.row)
-        if predicted is not None and stage is not None:
-            memory = predicted.memory
-            peak = quantity == "peak"
-            allocated = memory.allocated_peak_bytes
-            idle = _scaled(allocated, stage.idle_bytes / allocated.value)  # the relative interval of the peak
-            interval = peak_interval(memory, stage, memory_class) if peak else idle
-            if measured is None and not ran_out(self.row):
-                reason = unreadable or "missing: peak_mem_reported"
-        return Evaluation(
-            row=self.row,
-            quantity=quantity,
-            figure_class=memory_class,
-            is_moe=self.row.text("moe_experts") not in ("", "0"),
-            is_complete=not self.row.text("config_missing"),
-            ran_out=ran_out(self.row),
-            measured=measured,
-            predicted=predicted,
-            stage=stage,
-            interval=interval,
-            reason=reason,
-        )
-
-    def _measured(self, quantity: Quantity) -> tuple[float | None, str]:
-        """The figure, or the reason why it is unreadable."""
-        try:
-            figure = measured_peak_bytes(self.row) if quantity == "peak" else measured_static_bytes(self.row)
-        except NotExpressible as error:
-            return None, str(error)
-        return figure, ""
+def _evaluation(
+    row: MeasuredRow,
+    quantity: Quantity,
+    figure: tuple[float | None, str],
+    predicted: Predicted | None = None,
+    stage: StageMemory | None = None,
+    reason: str = "",
+) -> Evaluation:
+    measured, unreadable = figure
+    interval = None
+    memory_class: MemoryClass = "allocated" if quantity == "static" else memory_class_of(row)
+    if predicted is not None and stage is not None:
+        allocated = predicted.memory.allocated_peak_bytes
+        idle = _scaled(allocated, stage.idle_bytes / allocated.value)  # the relative interval of the peak
+        interval = idle if quantity == "static" else peak_interval(predicted.memory, stage, memory_class)
+        if measured is None and not ran_out(row):
+            reason = unreadable or "missing: peak_mem_reported"
+    return Evaluation(
+        row=row,
+        quantity=quantity,
+        figure_class=memory_class,
+        is_moe=row.text("moe_experts") not in ("", "0"),
+        is_complete=not row.text("config_missing"),
+        ran_out=ran_out(row),
+        measured=measured,
+        predicted=predicted,
+        stage=stage,
+        interval=interval,
+        reason=reason,
+    )

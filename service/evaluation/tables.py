@@ -40,32 +40,6 @@ def step_markdown(accuracy: Accuracy) -> str:
     return f"| {' | '.join(STEP_HEADER)} |\n|{'---|' * len(STEP_HEADER)}\n{''.join(rows)}"
 
 
-def step_cells(evaluation: Evaluation) -> Sequence[object]:
-    """CSV cells of one evaluated step."""
-    row, compared, interval = evaluation.row, evaluation.comparison, evaluation.interval
-    try:
-        figure = figure_of(row)
-    except NotExpressible:
-        figure = ""
-    ends = () if interval is None else (interval.low, interval.value, interval.high)
-    return (
-        marked(row.text("id")),
-        marked(row.text("source_key")),
-        evaluation.quantity,
-        evaluation.figure_class,
-        *("",) * 4,
-        "" if compared is None else f"{compared.error_fraction:.6f}",
-        "" if evaluation.predicted is None else evaluation.predicted.verdict,
-        "",
-        marked(evaluation.reason),
-        "" if evaluation.measured is None else f"{evaluation.measured:.6g}",
-        *([f"{end:.6g}" for end in ends] or [""] * 3),
-        figure,
-        "yes" if evaluation.is_complete else "no",
-        "; ".join(evaluation.predicted.unmodelled) if evaluation.predicted else "",
-    )
-
-
 def step_groups(accuracy: Accuracy) -> list[Group]:
     """The groups of step times."""
     return [*(group for group in accuracy.groups if group.quantity == "step"), *accuracy.steps]
@@ -108,9 +82,6 @@ ROW_COLUMNS = (
 )  # fmt: skip
 """Columns of the CSV file with one row for each figure."""
 
-NO_SECONDS = ("",) * 7
-"""Empty step cells of a memory row."""
-
 HEADER = (
     "quantity", "source", "class", "model", "rows", "scored", "MAPE", "median", "bias", "p95", "in 80 %", "GiB off",
 )  # fmt: skip
@@ -141,23 +112,33 @@ def rows_csv(evaluations: Iterable[Evaluation]) -> str:
 
 
 def _cells(evaluation: Evaluation) -> Sequence[object]:
-    if evaluation.quantity == "step":
-        return step_cells(evaluation)
-    interval, compared = evaluation.interval, evaluation.comparison
-    predicted = ("", "", "") if interval is None else (round(interval.low), round(interval.value), round(interval.high))
+    """CSV cells of one figure, whose bytes or seconds are in columns of their own."""
+    row, compared, predicted = evaluation.row, evaluation.comparison, evaluation.predicted
+    is_step = evaluation.quantity == "step"
+    ends = (getattr(evaluation.interval, name, None) for name in ("low", "value", "high"))
+    amounts = ["" if one is None else f"{one:.6g}" if is_step else round(one) for one in (evaluation.measured, *ends)]
     return (
-        marked(evaluation.row.text("id")),
-        marked(evaluation.row.text("source_key")),
+        marked(row.text("id")),
+        marked(row.text("source_key")),
         evaluation.quantity,
         evaluation.figure_class,
-        "" if evaluation.measured is None else round(evaluation.measured),
-        *predicted,
+        *([""] * 4 if is_step else amounts),
         "" if compared is None else f"{compared.error_fraction:.6f}",
-        "" if evaluation.predicted is None else evaluation.predicted.verdict,
-        marked(evaluation.row.text("outcome")),
+        "" if predicted is None else predicted.verdict,
+        "" if is_step else marked(row.text("outcome")),
         marked(evaluation.reason),
-        *NO_SECONDS,
+        *([*amounts, *_step_details(evaluation)] if is_step else [""] * 7),
     )
+
+
+def _step_details(evaluation: Evaluation) -> tuple[str, str, str]:
+    """Column of a step's figure, whether its configuration is stated in full, and details that are left out."""
+    try:
+        figure = figure_of(evaluation.row)
+    except NotExpressible:
+        figure = ""
+    is_complete = "yes" if evaluation.is_complete else "no"
+    return figure, is_complete, "; ".join(evaluation.predicted.unmodelled) if evaluation.predicted else ""
 
 
 def memory_lines(group: Group) -> list[tuple[str, ...]]:

@@ -49,18 +49,6 @@ def model_body(row: MeasuredRow, catalogue: Catalogue) -> Any:
     return _slug(row.text("model")) if shape is None else dict(shape)
 
 
-def is_sparse(row: MeasuredRow, catalogue: Catalogue) -> bool:
-    """Whether the model of a row is a mixture of experts."""
-    model = _preset(row, catalogue)
-    return model is not None and model.num_experts > 0
-
-
-def longest_sequence(row: MeasuredRow, catalogue: Catalogue) -> int | None:
-    """Longest sequence of a row's model."""
-    model = _preset(row, catalogue)
-    return None if model is None else model.max_position_embeddings
-
-
 def _preset(row: MeasuredRow, catalogue: Catalogue) -> Model | None:
     found = catalogue.models.get(_slug(row.text("model")))
     return None if found is None else found.model
@@ -120,7 +108,9 @@ def gpu_of(row: MeasuredRow, catalogue: Catalogue) -> str:
 
 def sequence_of(row: MeasuredRow, catalogue: Catalogue) -> int:
     """Tokens in one sequence of a row's run."""
-    return row.whole("seq_len") or min(USUAL_SEQUENCE, longest_sequence(row, catalogue) or USUAL_SEQUENCE)
+    model = _preset(row, catalogue)
+    longest = None if model is None else model.max_position_embeddings
+    return row.whole("seq_len") or min(USUAL_SEQUENCE, longest or USUAL_SEQUENCE)
 
 
 def sequences_of(row: MeasuredRow, tokens: int, replicas: int) -> int:
@@ -283,12 +273,13 @@ def question_of_run(row: MeasuredRow, catalogue: Catalogue) -> RunQuestion:
         "precision": _precision(row),
         **defaults.recipe,
     }
+    preset = _preset(row, catalogue)
     plan = LayoutSearch(
         row=row,
         defaults=defaults,
         body={"model": model, "recipe": recipe, "cluster": {"gpu": gpu_of(row, catalogue), "gpus": gpus}},
         gpus=gpus,
-        is_sparse=is_sparse(row, catalogue),
+        is_sparse=preset is not None and preset.num_experts > 0,
     )
     question, fits = with_layout(plan, catalogue)
     empty = tuple(name for name in ASSUMABLE if not row.text(name))

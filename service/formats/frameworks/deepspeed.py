@@ -14,6 +14,7 @@ from service.formats.rules import (
     SCRIPT_RULES,
     Draft,
     Fragment,
+    Rule,
     Rules,
     Written,
     chooses,
@@ -29,12 +30,6 @@ from service.formats.rules import (
 from service.formats.text import Entry, json_text, nested
 
 _OWN = "choose a value that DeepSpeed has"
-
-
-def _accumulation(value: Any, question: CompleteQuestion) -> Written:
-    """Global batch and accumulation steps, which DeepSpeed requires to agree."""
-    steps = value // (question.recipe.micro_batch * question.layout.data)
-    return {"train_batch_size": value, "gradient_accumulation_steps": steps}
 
 
 def _recompute(value: Any, question: CompleteQuestion) -> Written:
@@ -86,17 +81,9 @@ def _offload(value: Any, question: CompleteQuestion) -> Written:
     return combined(kept, states) if value == "optimizer-and-activations" else found[value]
 
 
-def _stages(value: Any, question: CompleteQuestion) -> Written:
-    if value == 1:
-        return None
-    note = "the script makes the pipeline: PipelineModule with as many stages"
-    return Fragment((("pipeline.stages", value),), assumptions=(note,))
-
-
-def _tensor(value: Any, question: CompleteQuestion) -> Written:
-    if value == 1:
-        return None
-    return Fragment((("tensor_parallel.autotp_size", value),), assumptions=("matrices are split by AutoTP",))
+def _unless_one(name: str, note: str) -> Rule:
+    """Rule of a degree that a setting and a note state where it is above one."""
+    return lambda value, _: None if value == 1 else Fragment(((name, value),), assumptions=(note,))
 
 
 _TABLE = framework_table("deepspeed", "rules", "read")
@@ -106,16 +93,21 @@ RULES: Rules = {
     **rules_of(
         _TABLE["rules"],
         {
-            "recipe.global_batch": _accumulation,
+            "recipe.global_batch": lambda value, q: {
+                "train_batch_size": value,  # DeepSpeed requires it to agree with the steps
+                "gradient_accumulation_steps": value // (q.recipe.micro_batch * q.layout.data),
+            },
             "recipe.precision": _precision,
             "recipe.gradient_dtype": lambda value, _: value,
             "recipe.recompute": _recompute,
             "recipe.moment_dtype": _moments,
             "recipe.master_dtype": _master,
             "layout.data": DATA_FROM_PROCESSES,
-            "layout.tensor": _tensor,
+            "layout.tensor": _unless_one("tensor_parallel.autotp_size", "matrices are split by AutoTP"),
             "layout.context": lambda value, _: None if value == 1 else value,
-            "layout.pipeline": _stages,
+            "layout.pipeline": _unless_one(
+                "pipeline.stages", "the script makes the pipeline: PipelineModule with as many stages"
+            ),
             "layout.expert_tensor": has_usual_expert_tensor,
             "layout.zero_stage": lambda value, _: value,
             "layout.shard_group": shards_over_all,

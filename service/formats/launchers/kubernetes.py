@@ -7,7 +7,7 @@ kueue.x-k8s.io/v1beta1.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from shlex import join
 from typing import Any
@@ -120,22 +120,19 @@ def gpus_of(container: Mapping[str, Any]) -> int:
     return sum(_count(limits.get(name)) for name in RESOURCES)
 
 
-def _pods_of_template(count: int, template: Mapping[str, Any]) -> list[_Pods]:
-    """Pods of a template, one entry for each container with GPUs."""
-    spec = _object(template, "spec")
-    containers = [one for one in _list(spec, "containers") if gpus_of(one)]
-    return [_Pods(count, one, _object(spec, "nodeSelector")) for one in containers]
+def _pods_of(groups: Iterable[Mapping[str, Any]], count: str) -> list[_Pods]:
+    """Pods of groups that each have a number and a template, one entry for each container with GPUs."""
+    results = []
+    for group in groups:
+        spec = _object(group, "template", "spec")
+        number, labels = _count(group.get(count, 1)), _object(spec, "nodeSelector")
+        results += [_Pods(number, one, labels) for one in _list(spec, "containers") if gpus_of(one)]
+    return results
 
 
 def _job(spec: Mapping[str, Any]) -> list[_Pods]:
     """Pods of a Job: of Kubernetes, or of Volcano, whose Job has tasks."""
-    if "tasks" in spec:
-        return [
-            pods
-            for one in _list(spec, "tasks")
-            for pods in _pods_of_template(_count(one.get("replicas", 1)), _object(one, "template"))
-        ]
-    return _pods_of_template(_count(spec.get("parallelism", 1)), _object(spec, "template"))
+    return _pods_of(_list(spec, "tasks"), "replicas") if "tasks" in spec else _pods_of([spec], "parallelism")
 
 
 def _job_set(spec: Mapping[str, Any]) -> list[_Pods]:
@@ -149,10 +146,7 @@ def _job_set(spec: Mapping[str, Any]) -> list[_Pods]:
 
 def _pytorch_job(spec: Mapping[str, Any]) -> list[_Pods]:
     kinds = _object(spec, "pytorchReplicaSpecs").values()
-    replicas = [one for one in kinds if isinstance(one, Mapping)]
-    return [
-        pods for one in replicas for pods in _pods_of_template(_count(one.get("replicas", 1)), _object(one, "template"))
-    ]
+    return _pods_of((one for one in kinds if isinstance(one, Mapping)), "replicas")
 
 
 def _train_job(spec: Mapping[str, Any]) -> list[_Pods]:
@@ -161,17 +155,12 @@ def _train_job(spec: Mapping[str, Any]) -> list[_Pods]:
     return [_Pods(_count(trainer.get("numNodes", 1)), container, {})]
 
 
-def _workload(spec: Mapping[str, Any]) -> list[_Pods]:
-    sets = _list(spec, "podSets")
-    return [pods for one in sets for pods in _pods_of_template(_count(one.get("count", 1)), _object(one, "template"))]
-
-
 _KINDS: Mapping[str, Callable[[Mapping[str, Any]], list[_Pods]]] = {
     "Job": _job,
     "JobSet": _job_set,
     "PyTorchJob": _pytorch_job,
     "TrainJob": _train_job,
-    "Workload": _workload,
+    "Workload": lambda spec: _pods_of(_list(spec, "podSets"), "count"),
 }
 
 
