@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperOption
 
+from service.catalogue import shipped_catalogue
 from service.cli.console import (
     AsCsv,
     AsJson,
@@ -23,6 +24,19 @@ from service.cli.console import (
     print_answer,
     read_as_given,
 )
+from service.cli.reports import (
+    comparison_report,
+    describe_counts,
+    describe_event,
+    diagnosis_report,
+    launch_check_csv,
+    launch_check_report,
+    plans_csv,
+    plans_report,
+    report,
+    solution_report,
+    table_report,
+)
 from service.errors import Refused
 from service.validation.flat import ALIASES, COMMAND_LINE, body_of_flat, flat_fields, rephrased
 
@@ -32,8 +46,6 @@ app = Family()
 @no_garbage_collection()
 def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
     """Estimate a training job. Needs no server and no database; repeat an option for a list."""
-    from service.catalogue import shipped_catalogue
-    from service.cli.reports import report
     from service.features.estimates.answers import answer
     from service.validation.questions import read_question
 
@@ -124,8 +136,6 @@ _add("estimate", _estimate, AS_JSON, MODEL, *FIELDS)
 
 def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
     """Compare clusters and prices for a job. Repeat their options: all combinations are compared."""
-    from service.catalogue import shipped_catalogue
-    from service.cli.reports import comparison_report
     from service.features.compare.compare import MetricTable, compare
     from service.features.compare.schemas import BESIDE, body_of_flat_comparison, flat_problem
 
@@ -148,8 +158,6 @@ _add("compare", _compare, AS_JSON, AS_CSV, MODEL, *FIELDS, *ROWS)
 def plan(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """Search the best layouts of a job. The answer of POST /v1/plans; a long search prints its progress on stderr."""
     from service.answers.plans import PlanAnswer
-    from service.catalogue import shipped_catalogue
-    from service.cli.reports import describe_counts, plans_csv, plans_report
     from service.features.plans.search_plans import search
     from service.validation.json_text import body_in
 
@@ -165,8 +173,6 @@ def plan(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
 @app.command()
 def solve(file: Body, *, as_json: AsJson = False) -> None:
     """Solve for an open field: the value that suffices, and the next that does not. The answer of POST /v1/solve."""
-    from service.catalogue import shipped_catalogue
-    from service.cli.reports import solution_report
     from service.features.solve.solve import solve as solution_of
     from service.validation.json_text import body_in
 
@@ -181,8 +187,6 @@ def diagnose(
     as_json: AsJson = False,
 ) -> None:
     """Diagnose an out-of-memory error, with changes that help. The answer of POST /v1/diagnose."""
-    from service.catalogue import shipped_catalogue
-    from service.cli.reports import diagnosis_report
     from service.features.diagnose.diagnose import diagnose as diagnosis_of
     from service.validation.json_text import body_in, text_in
 
@@ -194,8 +198,6 @@ def diagnose(
 @app.command()
 def sensitivity(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """Vary the fields of a question. The table of POST /v1/sensitivity."""
-    from service.catalogue import shipped_catalogue
-    from service.cli.reports import table_report
     from service.features.compare.compare import MetricTable
     from service.features.sensitivity.vary import vary
     from service.validation.json_text import body_in
@@ -215,7 +217,6 @@ def sweep(
     processes: Annotated[int | None, typer.Option(min=1, help="Processes; one a core where absent.")] = None,
 ) -> None:
     """Every combination of some models, clusters, prices, recipes and layouts, as a table. Run it again to continue."""
-    from service.catalogue import shipped_catalogue
     from service.features.sweeps.rows import Counts
     from service.features.sweeps.schemas import read_sweep
     from service.features.sweeps.shards import TableExists, cores, run_locally
@@ -250,7 +251,6 @@ def launch_check(
     as_csv: AsCsv = False,
 ) -> None:
     """Measure parts of a job on a worker before it starts; the exit code of a no-go is 1."""
-    from service.cli.reports import describe_event, launch_check_csv, launch_check_report
     from service.client.sending import Event
     from service.validation.json_text import body_in
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from service.cli.console import table
@@ -207,9 +207,16 @@ def _predicted(label: str, interval: Interval, text_of: Callable[[float], str]) 
     return label, text_of(interval.value), f"{number if space and high.endswith(f' {unit}') else low} to {high}"
 
 
-def _with_ends(names: Iterable[str], intervals: Iterable[str]) -> list[str]:
-    """Names of columns, where an interval has three."""
-    return [end for name in names for end in ((f"{name}.low", name, f"{name}.high") if name in intervals else (name,))]
+def _csv(names: Sequence[str], intervals: Collection[str], rows: Iterable[Iterable[Any]]) -> str:
+    """Rows as CSV, where an interval has three cells."""
+    from service.tabular.lists import csv_text
+
+    heads = ((f"{name}.low", name, f"{name}.high") if name in intervals else (name,) for name in names)
+    cells = (
+        chain.from_iterable(_ends(one) if name in intervals else (one,) for name, one in zip(names, row, strict=True))
+        for row in rows
+    )
+    return csv_text(chain.from_iterable(heads), cells)
 
 
 def _ends(interval: Interval | None) -> tuple[float | None, ...]:
@@ -246,17 +253,15 @@ PLAN_COLUMNS = (
 
 def plans_csv(answer: PlanAnswer) -> str:
     """Plans as CSV."""
-    from service.tabular.lists import csv_text
-
-    return csv_text(_with_ends(PLAN_COLUMNS, PLAN_INTERVALS), map(_plan_cells, answer.plans))
+    return _csv(PLAN_COLUMNS, PLAN_INTERVALS, map(_plan_cells, answer.plans))
 
 
 def _plan_cells(row: PlanRow) -> list[Any]:
     layout = (getattr(row.layout, name) for name in LAYOUT)
     plain = [to_bytes(value).decode() if isinstance(value, tuple) else value for value in layout]
     chosen = [row.recipe.micro_batch, row.recipe.global_batch, _recompute(row.recipe.recompute), row.verdict]
-    ends = [end for name in PLAN_INTERVALS for end in _ends(getattr(row, name))]
-    return [row.rank, row.cluster.gpu, row.cluster.gpus, *plain, *chosen, *ends, row.headroom_bytes, row.reason]
+    intervals = (getattr(row, name) for name in PLAN_INTERVALS)
+    return [row.rank, row.cluster.gpu, row.cluster.gpus, *plain, *chosen, *intervals, row.headroom_bytes, row.reason]
 
 
 def plans_report(answer: PlanAnswer) -> str:
@@ -524,12 +529,9 @@ INSIDE = {True: "yes", False: "no", None: "-"}
 def reconciliation_csv(reconciled: Reconciliation) -> str:
     """Reconciled jobs as CSV."""
     from service.answers.diagnoses import ReconciledJob
-    from service.tabular.lists import csv_text
 
     names = tuple(field.name for field in fields(ReconciledJob))
-    values = ([(name, getattr(job, name)) for name in names] for job in reconciled.jobs)
-    rows = ([cell for name, one in job for cell in (_ends(one) if name == JOB_HOURS else (one,))] for job in values)
-    return csv_text(_with_ends(names, (JOB_HOURS,)), rows)
+    return _csv(names, (JOB_HOURS,), ([getattr(job, name) for name in names] for job in reconciled.jobs))
 
 
 def reconciliation_report(reconciled: Reconciliation) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import httpx
 
@@ -153,29 +153,40 @@ POLL_SECONDS = 1.0
 
 UNFINISHED = ("queued", "running")
 
+Answer = TypeVar("Answer", SweepAnswer, LaunchCheck)
 
-class Sweeps(Listing):
-    """The sweeps of a service."""
 
-    def create(self, body: Mapping[str, Any], *, key: str | None = None) -> SweepAnswer:
-        """Start a sweep once, however often the request is sent.
+class Jobs(Listing, Generic[Answer]):
+    """A list of what workers compute; each of them can be started, read and stopped."""
+
+    kind: type[Answer]
+    """Its answers."""
+
+    def create(self, body: Any, *, key: str | None = None) -> Answer:
+        """Start one, once however often the request is sent.
 
         Args:
-            body: as `POST /v1/sweeps` takes it
-            key: idempotency key; the same key and body lead to the same sweep. None for a new one
+            body: as `POST` of the list takes it
+            key: idempotency key; the same key and body lead to the same answer. None for a new one
 
         Returns:
-            the sweep, which waits for workers
+            the sweep or launch check, which waits for workers
         """
-        return self.sender.answer(SweepAnswer, creation(self.path, body, key))
+        return self.sender.answer(self.kind, creation(self.path, body, key))
 
-    def read(self, sweep_id: str) -> SweepAnswer:
-        """Read the progress of a sweep, by its id."""
-        return self.sender.answer(SweepAnswer, Sent("GET", self._at(sweep_id)))
+    def read(self, job_id: str) -> Answer:
+        """Read its current state, by its id."""
+        return self.sender.answer(self.kind, Sent("GET", self._at(job_id)))
 
-    def cancel(self, sweep_id: str) -> SweepAnswer:
-        """Stop a sweep, by its id; its finished rows stay."""
-        return self.sender.answer(SweepAnswer, Sent("POST", self._at(sweep_id, "/cancel")))
+    def cancel(self, job_id: str) -> Answer:
+        """Stop it, by its id; what has finished stays."""
+        return self.sender.answer(self.kind, Sent("POST", self._at(job_id, "/cancel")))
+
+
+class Sweeps(Jobs[SweepAnswer]):
+    """The sweeps of a service."""
+
+    kind = SweepAnswer
 
     def resume(self, sweep_id: str) -> SweepAnswer:
         """Resume a sweep that was cancelled, or failed in parts, by its id."""
@@ -233,28 +244,10 @@ FRUITLESS = 5
 """Streams that may break off without a new event before the client gives up. Source: a choice."""
 
 
-class LaunchChecks(Listing):
+class LaunchChecks(Jobs[LaunchCheck]):
     """The launch checks of a service."""
 
-    def create(self, body: Any, *, key: str | None = None) -> LaunchCheck:
-        """Start a launch check once, however often the request is sent.
-
-        Args:
-            body: as `POST /v1/launch-checks` takes it
-            key: idempotency key; the same key and body lead to the same check. None for a new one
-
-        Returns:
-            the launch check, queued
-        """
-        return self.sender.answer(LaunchCheck, creation(self.path, body, key))
-
-    def read(self, check_id: str) -> LaunchCheck:
-        """Read the current state of a launch check."""
-        return self.sender.answer(LaunchCheck, Sent("GET", self._at(check_id)))
-
-    def cancel(self, check_id: str) -> LaunchCheck:
-        """Stop a launch check; one that has ended stays as it is."""
-        return self.sender.answer(LaunchCheck, Sent("POST", self._at(check_id, "/cancel")))
+    kind = LaunchCheck
 
     def trace(self, check_id: str) -> bytes:
         """Read the trace of its profile: a Chrome trace as gzip."""

@@ -169,8 +169,7 @@ async def run_launch_check(context: JobContext) -> JobResult:
         records.append(record)
         show(number, status=record["status"], reason=record.get("reason"), done_fraction=1.0)
     if lacking is not None:
-        error = {"code": WITHOUT_TORCH, "message": lacking, "final": True}
-        return JobResult(outcome="failed", result=context.result, error=error)
+        return _failed(WITHOUT_TORCH, lacking, context.result, is_final=True)
     return JobResult(outcome="succeeded", result=context.result)
 
 
@@ -249,9 +248,8 @@ async def run_sweep_shard(context: JobContext) -> JobResult:
     return JobResult(outcome="succeeded", result=record["counts"])
 
 
-def _failed(code: str, reason: str, *, is_final: bool = False) -> JobResult:
-    error: dict[str, Any] = {"code": code, "message": reason, "final": is_final}
-    return JobResult(outcome="failed", error=error)
+def _failed(code: str, reason: str, result: Mapping[str, Any] | None = None, *, is_final: bool = False) -> JobResult:
+    return JobResult(outcome="failed", result=result, error={"code": code, "message": reason, "final": is_final})
 
 
 SWEEP = "sweep-shard"
@@ -572,8 +570,7 @@ class ClaimLoop:
         if self.stopping.is_set():
             return JobResult(outcome="released")
         reason = f"the job was stopped after {context.job.timeout_seconds:.0f} s, the time that it may take"
-        error = {"code": "timed_out", "message": reason, "final": True}
-        return JobResult(outcome="failed", result=context.result, error=error)
+        return _failed("timed_out", reason, context.result, is_final=True)
 
     async def _uninterrupted(self, context: JobContext) -> JobResult:
         """The result of a job that nothing interrupts."""
@@ -581,8 +578,8 @@ class ClaimLoop:
             return await self._work[context.job.kind](context)
         except Exception as error:  # the service gets any error
             log.exception("job %s", context.job.id)
-            error_body = {"code": "worker_failed", "message": f"{type(error).__name__}: {error}"}
-            return JobResult(outcome="failed", result=context.result, error=error_body)
+            body = {"code": "worker_failed", "message": f"{type(error).__name__}: {error}"}
+            return JobResult(outcome="failed", result=context.result, error=body)
 
     async def _heartbeats(self, context: JobContext) -> Literal["cancel", "lost"]:
         """Send heartbeats until the service ends the job."""
@@ -623,8 +620,7 @@ class ClaimLoop:
         except RequestRefused as error:
             log.warning("the result of job %s is not taken: %s", job.id, error)
             if not is_refusal:
-                error_body = {"code": "result_refused", "message": str(error), "final": True}
-                await self._finish(job, JobResult(outcome="failed", error=error_body), is_refusal=True)
+                await self._finish(job, _failed("result_refused", str(error), is_final=True), is_refusal=True)
             return
         if taken:
             log.info("job %s %s", job.id, result.outcome)
