@@ -40,6 +40,7 @@ from service.estimator.question import (
     Recipe,
     Software,
 )
+from service.estimator.refusals import refusal
 from service.estimator.rule import LayoutRule, WorkloadRule, divisors_of, problems_of
 from service.estimator.rules import software, training
 from service.estimator.schedule import complete_stages, global_batch_of, placed, questions_of
@@ -125,12 +126,8 @@ def _fill_layout(question: Question, recipe: Recipe, cluster: Cluster) -> Comple
     stack = STACKS[software_of(recipe).name]
     replica = layout.tensor * layout.context * layout.pipeline
     if layout.data is None and cluster.gpus % replica:
-        message = (
-            f"one replica takes tensor {layout.tensor} x context {layout.context} x pipeline {layout.pipeline} = "
-            f"{replica} GPUs, which does not divide {cluster.gpus}"
-        )
-        fix = f"make their product {divisors_of(cluster.gpus)}"
-        raise Refused(Problem(field="layout", code="replica_divides_cluster", message=message, fix=fix))
+        words = {"layout": layout, "replica": replica, "gpus": cluster.gpus, "divisors": divisors_of(cluster.gpus)}
+        raise Refused(refusal("replica_divides_cluster", **words))
     replicas = layout.data or cluster.gpus // replica
     zero_stage = stack.zero_stages[0] if layout.zero_stage is None else layout.zero_stage
     reshard = layout.reshard_after_forward

@@ -8,7 +8,7 @@ from service.errors import Problem
 from service.estimator.complete import CompleteLayout
 from service.estimator.degrees import Degrees
 from service.estimator.numeric import Condition
-from service.estimator.tables import Table
+from service.estimator.refusals import refusal
 from service.estimator.workload import Workload
 
 Subject = TypeVar("Subject")
@@ -29,20 +29,6 @@ class Rule(Generic[Subject, Division]):
     """Words of its refusal that are computed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """Texts of what breaks one rule, format strings over `subject`, `division` and the words of the rule."""
-
-    field: str
-    message: str
-    """What is wrong and why it matters."""
-    fix: str
-    """What to do."""
-
-
-REFUSALS = Table(__package__, "refusals.json", "refusals", dict[str, Refusal])
-"""By the name of the rule, which is the code of the refusal."""
-
 LayoutRule: TypeAlias = Rule[Workload, Degrees]
 WorkloadRule: TypeAlias = Rule[Workload, CompleteLayout]
 
@@ -51,15 +37,11 @@ def problems_of(
     rules: Mapping[str, Rule[Subject, Division]], subject: Subject, division: Division
 ) -> tuple[Problem, ...]:
     """The rules that one subject and its division break, as problems; a rule's name is the code of its refusal."""
-    problems = []
-    for name, rule in rules.items():
-        if not rule.holds(subject, division):
-            row, words = REFUSALS[name], {"subject": subject, "division": division} | rule.words(subject, division)
-            problem = Problem(
-                field=row.field, code=name, message=row.message.format(**words), fix=row.fix.format(**words)
-            )
-            problems.append(problem)
-    return tuple(problems)
+    return tuple(
+        refusal(name, subject=subject, division=division, **rule.words(subject, division))
+        for name, rule in rules.items()
+        if not rule.holds(subject, division)
+    )
 
 
 def divisors(number: int) -> list[int]:

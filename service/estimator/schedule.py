@@ -8,6 +8,7 @@ from service.errors import Problem, Refused
 from service.estimator.complete import CompleteLayout, CompleteQuestion, CompleteRecipe, CompleteStage, completed
 from service.estimator.model.ledger import trained_tokens
 from service.estimator.question import Layout, Recipe, RunStage
+from service.estimator.refusals import refusal
 
 
 def global_batch_of(recipe: Recipe, data: int) -> int:
@@ -23,18 +24,15 @@ def global_batch_of(recipe: Recipe, data: int) -> int:
     >>> global_batch_of(Recipe(sequence_length=4096, global_batch_tokens=4_194_304), 8)
     1024
     """
-    tokens, field = recipe.sequence_length, "recipe.global_batch_tokens"
-    group = recipe.micro_batch * data
+    tokens, group = recipe.sequence_length, recipe.micro_batch * data
     batch, batch_tokens = recipe.global_batch, recipe.global_batch_tokens
     if batch is not None and batch_tokens is not None and batch * tokens != batch_tokens:
-        message = f"global_batch {batch} x {tokens} tokens = {batch * tokens}, not the {batch_tokens} given"
-        fix = "give one of global_batch and global_batch_tokens"
-        raise Refused(Problem(field=field, code="batch_sizes_disagree", message=message, fix=fix))
+        words = {"batch": batch, "tokens": tokens, "both": batch * tokens, "batch_tokens": batch_tokens}
+        raise Refused(refusal("batch_sizes_disagree", **words))
     if batch is None and batch_tokens is not None:
         if batch_tokens % tokens:
-            message = f"{batch_tokens} tokens are not a whole number of sequences of {tokens} tokens"
-            fix = f"use {_neighbours(batch_tokens, tokens)}"
-            raise Refused(Problem(field=field, code="batch_is_whole_sequences", message=message, fix=fix))
+            near = _neighbours(batch_tokens, tokens)
+            raise Refused(refusal("batch_is_whole_sequences", batch_tokens=batch_tokens, tokens=tokens, near=near))
         batch = batch_tokens // tokens
     if batch is None:
         batch = group
@@ -51,13 +49,8 @@ def _neighbours(number: int, group: int) -> str:
 
 def _uneven_batch(batch: int, micro_batch: int, data: int, field: str = "recipe.global_batch") -> Problem:
     group = micro_batch * data
-    return Problem(
-        field=field,
-        code="accumulation_is_whole",
-        message=f"a global batch of {batch} is not a whole number of micro-batches of {micro_batch} on {data} replicas "
-        f"({group} sequences at once)",
-        fix=f"use {_neighbours(batch, group)}",
-    )
+    words = {"field": field, "batch": batch, "micro_batch": micro_batch, "data": data, "group": group}
+    return refusal("accumulation_is_whole", **words, near=_neighbours(batch, group))
 
 
 def steps_of(training_tokens: float, global_batch: int, tokens: float) -> int:
@@ -335,20 +328,15 @@ _OF_LENGTH = ("recipe.sequence_length", "layout.context", "layout.sequence_paral
 
 def _order_problems(stages: tuple[RunStage, ...], training_tokens: float | None) -> list[Problem]:
     if training_tokens is None:
-        field, fix = "recipe.training_tokens", "give training_tokens"
-        message = "stages end after so many tokens of the run, and the tokens of the run are not told"
-        return [Problem(field=field, code="stages_need_training_tokens", message=message, fix=fix)]
+        return [refusal("stages_need_training_tokens")]
     problems, before = [], 0.0
     for index, stage in enumerate(stages):
         end, field = stage.until_tokens, f"{STAGES}.{index}.until_tokens"
         if end <= before:
-            message = f"the stage ends at {end:.6g} tokens of the run, and the one before it at {before:.6g}"
-            fix = "count until_tokens from the beginning of the run, and order stages by it"
-            problems.append(Problem(field=field, code="stages_ascend", message=message, fix=fix))
+            problems.append(refusal("stages_ascend", field=field, end=end, before=before))
         if end >= training_tokens:
-            message = f"the stage ends at {end:.6g} tokens, and the run has {training_tokens:.6g}"
-            fix = "set until_tokens below training_tokens; what follows has the recipe's own batch and length"
-            problems.append(Problem(field=field, code="stages_end_before_the_run", message=message, fix=fix))
+            words = {"field": field, "end": end, "training_tokens": training_tokens}
+            problems.append(refusal("stages_end_before_the_run", **words))
         before = end
     return problems
 
@@ -371,26 +359,17 @@ def _batch_problems(stage: CompleteStage, micro_batch: int, layout: CompleteLayo
     if increment is None:
         return
     if final is None:
-        message = f"batch_increment {increment} says how a batch rises, and no batch says where it ends"
-        fix = "give final_global_batch, or leave batch_increment out"
-        yield Problem(field="batch_increment", code="increment_needs_final_batch", message=message, fix=fix)
+        yield refusal("increment_needs_final_batch", increment=increment)
         return
     if final % (micro_batch * layout.data):
         yield _uneven_batch(final, micro_batch, layout.data, "final_global_batch")
     elif final <= first:
-        message = (
-            f"the batch of a stage rises from global_batch {first} to final_global_batch {final}, which is no rise"
-        )
-        fix = f"set final_global_batch above {first}, or leave it out"
-        yield Problem(field="final_global_batch", code="batch_rises", message=message, fix=fix)
+        yield refusal("batch_rises", first=first, final=final)
     if increment % group:
-        message = f"the layout shares {group} sequences at once, of which a rise by {increment} is not a multiple"
-        fix = f"set batch_increment to {_neighbours(increment, group)}"
-        yield Problem(field="batch_increment", code="increment_is_whole", message=message, fix=fix)
+        yield refusal("increment_is_whole", group=group, increment=increment, near=_neighbours(increment, group))
     elif -(-(final - first) // increment) > MOST_BATCHES:
-        message = f"{increment} sequences at a time make more than {MOST_BATCHES} batches from {first} to {final}"
-        fix = f"set batch_increment to {_least_increment(group, final - first)} or more"
-        yield Problem(field="batch_increment", code="ramp_has_few_batches", message=message, fix=fix)
+        words = {"increment": increment, "most": MOST_BATCHES, "first": first, "final": final}
+        yield refusal("ramp_has_few_batches", **words, least=_least_increment(group, final - first))
 
 
 def micro_batch_multiple(layout: Layout) -> int:
@@ -425,6 +404,4 @@ def _refuse_stages_without_steps(recipe: CompleteRecipe) -> None:
     if not schedule.last_steps:
         fields.append("recipe.training_tokens")
     if fields:
-        message = "the step before already trains these tokens, so nothing is left for a step of this stage"
-        fix = "set stages farther apart than the tokens of one step"
-        raise Refused(*(Problem(field=field, code="stage_has_a_step", message=message, fix=fix) for field in fields))
+        raise Refused(*(refusal("stage_has_a_step", field=field) for field in fields))
