@@ -4,6 +4,7 @@ Threads select the rows of a list. A compute process writes long files: a workbo
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -151,34 +152,32 @@ COMPUTED_FORMS = {"": ("", ""), ".csv": (CSV_BODY, ", as CSV"), ".xlsx": (XLSX, 
 """Computed tables by the ending of their path: media type (the one that the caller accepts where empty), and words of
 the summary."""
 
+Endpoint = Callable[..., Awaitable[Response]]
 
-def add_computed_table(
-    router: APIRouter,
-    path: str,
-    endpoint: Callable[[str], Callable[..., Awaitable[Response]]],
-    kind: type,
-    rows: str,
-    **operation: Any,
-) -> None:
+
+def computed_table(
+    router: APIRouter, path: str, kind: type, rows: str, **operation: Any
+) -> Callable[[Endpoint], Endpoint]:
     """Add the routes of a table that is computed: what the caller accepts, CSV, and a workbook."""
     both = {media: {"schema": TABLES[media]} for media in (CSV_BODY, XLSX)}
-    for ending, (media_type, words) in COMPUTED_FORMS.items():
-        form = ending.removeprefix(".").capitalize()
-        answers: dict[str, Any] = (
-            {"response_class": Response, "responses": table_response(media_type, rows)}
-            if media_type
-            else {"response_model": answer(kind), "responses": {200: {"description": rows, "content": both}}}
-        )
-        names = {
-            "operation_id": f"{operation['operation_id']}{'As' if form else ''}{form}",
-            "summary": f"{operation['summary']}{words}",
-        }
-        router.add_api_route(f"{path}{ending}", endpoint(media_type), **operation | names | answers)
+
+    def add(endpoint: Endpoint) -> Endpoint:
+        for ending, (media_type, words) in COMPUTED_FORMS.items():
+            answers: dict[str, Any] = (
+                {"response_class": Response, "responses": table_response(media_type, rows)}
+                if media_type
+                else {"response_model": answer(kind), "responses": {200: {"description": rows, "content": both}}}
+            )
+            name, summary = f"{endpoint.__name__}{ending.replace('.', '_as_')}", f"{operation['summary']}{words}"
+            names = {"name": name, "summary": summary}
+            router.add_api_route(f"{path}{ending}", endpoint, **operation | names | answers)
+        return endpoint
+
+    return add
 
 
-async def computed_table(
-    request: Request, media_type: str, name: str, write: Callable[..., Any], *arguments: Any
-) -> Response:
-    """A table that a compute process writes in one of its forms."""
+async def written_table(request: Request, name: str, write: Callable[..., Any], *arguments: Any) -> Response:
+    """A table that a compute process writes, in the form of the route or the one that the caller accepts."""
+    media_type, _ = COMPUTED_FORMS[PurePath(request.scope["route"].path).suffix]
     chosen = media_type or preferred(request.headers.get("accept", ""), (JSON, CSV_BODY, XLSX))
     return table_answer(await compute(request, write, *arguments, FORM_OF[chosen]), chosen, name)

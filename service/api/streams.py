@@ -14,12 +14,14 @@ from time import time
 from typing import Any, Generic, Protocol, TypeVar
 
 from fastapi import Request
+from fastapi.responses import Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from service.api.access.authorization import GRANT, NO_KEY, AccessDenied, Grant, inactive_key_reason, unauthorized
 from service.api.access.key_rules import does_allow, key_status
 from service.api.envelope import problem_of
 from service.api.limits.rate_limits import count_questions
+from service.api.openapi import EVENTS
 from service.planner.steps import Outcome, Steps
 from service.store.keys import ApiKey, KeyRing, Scope
 
@@ -54,6 +56,22 @@ AGAIN = b"event: again\ndata: {}\n\n"
 
 MOST_PER_POLL = 1000
 """Keys of one poll. Source: a choice; far below the number of parameters that a statement may have."""
+
+
+def event_bytes(name: str, document: bytes, number: int | None = None) -> bytes:
+    """A server-sent event."""
+    return b"%sevent: %s\ndata: %s\n\n" % (b"" if number is None else b"id: %d\n" % number, name.encode(), document)
+
+
+def problem_event(request: Request, error: Exception, number: int | None = None) -> bytes:
+    """The last event of a stream that an error ends: its status is sent already."""
+    return event_bytes("problem", bytes(problem_of(request, error).body), number)
+
+
+def event_stream(request: Request, events: AsyncGenerator[bytes, None]) -> Response:
+    """An answer of server-sent events, which ends with the credential of its request."""
+    stream = while_authorized(request, events)
+    return StreamingResponse(stream, media_type=EVENTS, headers={"Cache-Control": "no-store"})
 
 
 class Observed(Protocol):
@@ -213,7 +231,7 @@ async def while_authorized(request: Request, events: AsyncGenerator[bytes, None]
                         with suppress(asyncio.CancelledError, Exception):
                             await upcoming
                 if expired.done():
-                    yield b"event: problem\ndata: " + bytes(problem_of(request, expired.result()).body) + b"\n\n"
+                    yield problem_event(request, expired.result())
                     return
                 event = upcoming.result()
                 if event is None:

@@ -10,19 +10,18 @@ from threading import Event
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from service.answers.launch_checks import LaunchCheck
 from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import add_list, json_answer
 from service.api.caching import idempotent
 from service.api.compute import queued
-from service.api.envelope import problem_of
 from service.api.errors import WrongParameter
 from service.api.inputs import Database, catalogue_at, database_of, view_of
 from service.api.openapi import BINARY, EVENTS, content, examples, located
 from service.api.requests import JsonBody, StrictRoute, answer, header
-from service.api.streams import AGAIN, ChangeFeed, while_authorized
+from service.api.streams import AGAIN, ChangeFeed, event_bytes, event_stream, problem_event
 from service.errors import NotFound, Problem
 from service.features.launch_checks import launch_checks
 from service.features.launch_checks.finished_jobs import on_end
@@ -102,13 +101,13 @@ async def _events(request: Request, check_id: str, after: int) -> AsyncGenerator
                     continue
                 later = history.events[bisect_right(history.numbers, after) :]
                 after = max(after, *history.numbers[-1:])
-                last = () if history.whole is None else (_event(WHOLE, history.whole, after),)
+                last = () if history.whole is None else (event_bytes(WHOLE, history.whole, after),)
                 yield b"".join((*later, *last))
                 if history.is_over:
                     return
         yield AGAIN
-    except Exception as error:  # the status is sent already, so an event says what went wrong
-        yield _event("problem", bytes(problem_of(request, error).body), after)
+    except Exception as error:
+        yield problem_event(request, error, after)
 
 
 def _read_events(engine: Engine, known: Mapping[str, EventHistory | None]) -> dict[str, EventHistory | Exception]:
@@ -129,7 +128,7 @@ def _read_events(engine: Engine, known: Mapping[str, EventHistory | None]) -> di
         sent = (
             *history.events,
             *(
-                _event(one.name, to_bytes({"at": one.at and utc_text(one.at), "data": one.data}), one.number)
+                event_bytes(one.name, to_bytes({"at": one.at and utc_text(one.at), "data": one.data}), one.number)
                 for one in events
             ),
         )
@@ -138,10 +137,6 @@ def _read_events(engine: Engine, known: Mapping[str, EventHistory | None]) -> di
             (history if is_same else EventHistory(numbers, sent, whole)) if status else NotFound(UNKNOWN_CHECK)
         )
     return result
-
-
-def _event(name: str, document: bytes, number: int) -> bytes:
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, name.encode(), document)
 
 
 router = APIRouter(tags=["launch-checks"], route_class=StrictRoute)
@@ -222,8 +217,7 @@ def get_launch_check(database: Database, caller: CallerDep, check_id: CheckId) -
 def get_launch_check_events(request: Request, database: Database, check_id: CheckId, after: LastEvent) -> Response:
     """Stream events until the launch check ends."""
     launch_checks.find_launch_check(database, caller_of(request), check_id)  # 404 before the stream starts
-    stream = while_authorized(request, _events(request, check_id, after))
-    return StreamingResponse(stream, media_type=EVENTS, headers={"Cache-Control": "no-store"})
+    return event_stream(request, _events(request, check_id, after))
 
 
 @router.post(

@@ -5,16 +5,15 @@ from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from service.answers.plans import PlanAnswer, PlanCounts
 from service.api.answers import JSON, preferred
 from service.api.compute import compute, computed_items
-from service.api.envelope import problem_of
 from service.api.errors import CallerGone
 from service.api.openapi import EVENTS, events, examples, requires
 from service.api.requests import CatalogueDep, JsonBody, StrictRoute, answer
-from service.api.streams import while_authorized
+from service.api.streams import event_bytes, event_stream, problem_event
 from service.features.plans.schemas import PlanRequest
 from service.features.plans.search_plans import plans_json
 from service.validation.serialization import to_bytes
@@ -40,8 +39,7 @@ async def create_plans(request: Request, body: JsonBody[PlanRequest], catalogue:
         return Response(await compute(request, plans_json, body, catalogue), media_type=JSON)
     items = computed_items(request, plans_json, body, catalogue, until=request.app.state.leaving)
     first = await anext(items)  # a refused request is answered before the stream starts
-    stream = while_authorized(request, _events(request, first, items))
-    return StreamingResponse(stream, media_type=EVENTS, headers={"Cache-Control": "no-store"})
+    return event_stream(request, _events(request, first, items))
 
 
 async def _events(
@@ -55,13 +53,9 @@ async def _events(
                 yield _event(item)
         except CallerGone:
             return
-        except Exception as error:  # the status is sent already, so an event says what went wrong
-            yield _named("problem", bytes(problem_of(request, error).body))
+        except Exception as error:
+            yield problem_event(request, error)
 
 
 def _event(item: PlanCounts | bytes) -> bytes:
-    return _named("plans", item) if isinstance(item, bytes) else _named("progress", to_bytes(item))
-
-
-def _named(name: str, document: bytes) -> bytes:
-    return b"event: " + name.encode() + b"\ndata: " + document + b"\n\n"
+    return event_bytes("plans", item) if isinstance(item, bytes) else event_bytes("progress", to_bytes(item))

@@ -14,12 +14,11 @@ from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import add_list, json_answer
 from service.api.caching import idempotent, is_head, matches_etag
 from service.api.compute import compute, queued
-from service.api.envelope import problem_of
 from service.api.inputs import Database, catalogue_of, database_of
 from service.api.limits.rate_limits import question_counter
 from service.api.openapi import BINARY, CSV_BODY, EVENTS, PARQUET, content, examples, located, requires
 from service.api.requests import JsonBody, StrictRoute, answer
-from service.api.streams import AGAIN, ChangeFeed, while_authorized
+from service.api.streams import AGAIN, ChangeFeed, event_bytes, event_stream, problem_event
 from service.errors import LeaseLost
 from service.features.sweeps import shards, sweeps
 from service.features.sweeps.rows import Sweep
@@ -60,16 +59,15 @@ async def events_of(request: Request, sweep_id: str) -> AsyncGenerator[bytes, No
                 if is_over:
                     return
         yield AGAIN
-    except Exception as error:  # the status is sent already, so an event reports the error
-        yield b"event: problem\ndata: " + bytes(problem_of(request, error).body) + b"\n\n"
+    except Exception as error:
+        yield problem_event(request, error)
 
 
 def _read_states(engine: Engine, known: Mapping[str, SweepState | None]) -> dict[str, SweepState | Exception]:
     states: dict[str, SweepState | Exception] = {sweep_id: unknown_sweep() for sweep_id in known}
     for sweep in current_sweeps(engine, list(known)):
         is_over = sweep.status not in UNFINISHED
-        name = b"ended" if is_over else b"progress"
-        event = b"id: %d\nevent: %s\ndata: %s\n\n" % (sweep.rows.done, name, to_bytes(sweep))
+        event = event_bytes("ended" if is_over else "progress", to_bytes(sweep), sweep.rows.done)
         states[sweep.id] = SweepState(event, is_over)
     return states
 
@@ -148,8 +146,7 @@ def get_sweep(database: Database, caller: CallerDep, sweep_id: SweepId) -> Respo
 def get_sweep_events(request: Request, database: Database, caller: CallerDep, sweep_id: SweepId) -> Response:
     """A client that reconnects gets the current state first, so nothing is missed."""
     sweeps.visible_sweep(database, caller, sweep_id)
-    state_events = while_authorized(request, events_of(request, sweep_id))
-    return StreamingResponse(state_events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
+    return event_stream(request, events_of(request, sweep_id))
 
 
 @router.post(f"{ONE}/cancel", summary="Stop a sweep", response_model=answer(SweepAnswer))
