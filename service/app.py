@@ -158,7 +158,6 @@ def _add_exception_handlers(app: FastAPI) -> None:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Start and stop the background threads of the application."""
     app.state.compute.start()
     async with background_refresh(app), expiring_leases(app):
         yield

@@ -28,7 +28,6 @@ from service.store.scenarios import CheckedQuestion, remove_checked_questions, s
 
 log = logging.getLogger(__name__)
 
-
 IDLE_SECONDS = 3600.0
 """Longest wait for an event: what is old is removed then."""
 
@@ -196,7 +195,6 @@ class CheckedQuestions:
             remove_checked_questions(self._engine, self._clock.present() - timedelta(days=KEPT_DAYS))
 
     def _drop(self, key: tuple[str, str]) -> None:
-        """Remove a question from the queue, if it is still there."""
         self._bytes -= self._waiting.pop(key, (None, 0))[1]
 
 

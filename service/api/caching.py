@@ -99,7 +99,6 @@ class _Sender:
 
 
 def _lists_etag(known: str, etag: str) -> bool:
-    """Whether an If-None-Match names an ETag."""
     return known.strip() == "*" or etag in {tag.strip().removeprefix("W/") for tag in known.split(",")}
 
 
@@ -147,7 +146,6 @@ def idempotent(write: Callable[..., Response]) -> Callable[..., Response]:
 
 
 def _ordered(value: Any) -> Any:
-    """A JSON value with sorted fields."""
     if isinstance(value, Mapping):
         return {name: _ordered(value[name]) for name in sorted(value)}
     return [_ordered(item) for item in value] if isinstance(value, list) else value

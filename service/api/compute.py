@@ -94,8 +94,6 @@ def process_lost(seconds: int) -> AccessDenied:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A function call to compute."""
-
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     caller: str
@@ -464,7 +462,6 @@ REPLICA_POLL_SECONDS = 0.03
 """Interval between checks of the replicas. Source: a choice; far below the time to apply a change."""
 
 NO_SLOT = "other changes are being written, and this one did not get its turn; nothing of it was written"
-
 
 Result = TypeVar("Result")
 

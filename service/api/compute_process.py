@@ -311,8 +311,6 @@ def _compute(channel: socket.socket) -> NoReturn:
 
 
 class _Worker:
-    """The main loop of a compute process."""
-
     def __init__(self, channel: socket.socket) -> None:
         self._socket = channel
         self._catalogues: OrderedDict[str, Catalogue] = OrderedDict()
@@ -389,6 +387,5 @@ def _picklable(error: Exception) -> Exception:
 
 
 def _peak_bytes() -> int:
-    """Peak memory of this process."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak << 10

@@ -60,7 +60,6 @@ BODY_CODES = {"not_json", "body_timeout", "body_too_large", "unsupported_media_t
 CODE_OF_STATUS = {kind.status: code for code, kind in KINDS.items()}
 """Code of an error of the router, by status: the last one that has it."""
 
-
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -98,7 +97,6 @@ MOST_BYTES = 16 * 1024
 LONGEST_TEXT = 1_000
 """Longest message or fix, in characters."""
 
-
 CODE_OF_ERROR: Mapping[type[TraincostError], str] = {
     AlreadyFinished: "already_finished", Busy: "busy", Conflict: "conflict", ForAdmins: "forbidden",
     LeaseLost: "lease_lost", Leaving: "draining", NotFound: "not_found", NotJson: "not_json",
@@ -111,7 +109,6 @@ NOTHING_THERE = "there is nothing at this path; GET /docs lists every operation"
 
 RETRY_AFTER = {"Retry-After": "5"}
 """Header of answers that need the database."""
-
 
 CALLER_GONE = 499
 """Status of a request whose client disconnected. Source: nginx, client closed request."""

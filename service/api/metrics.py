@@ -92,7 +92,6 @@ RefusalKind = Literal["connections", "grammar", "head", "host", "target", "frami
 """Too many connections, a parser error, a long head, a wrong Host, another host in the target, wrong framing of the
 content, a late head."""
 
-
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of histogram buckets [second]. Source: a choice; an estimate takes 1 to 5 ms."""
 

@@ -21,7 +21,6 @@ ETAG: Schema = {"description": "Version of what is answered.", "schema": {"type"
 REQUESTS = Path(__file__).parents[1] / "web" / "examples" / "requests"
 """Examples of request bodies, one file an operation. Tests send each."""
 
-
 KEY, SHEET_KEY, SHARE_LINK = "key", "sheetKey", "shareLink"
 """Security schemes: a key or token in a header, a sheet key in the query, and the signature of a share link."""
 

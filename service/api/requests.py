@@ -395,7 +395,6 @@ RowRevisionDep = Annotated[int | None, Depends(_row_revision)]
 CatalogueDep = Annotated[Catalogue, Depends(_catalogue)]
 """Route argument: the caller's current catalogue, or that of the revision in `rev`."""
 
-
 Parameters = list[tuple[str, str]]
 """Names and texts of query parameters, in their order."""
 

@@ -260,7 +260,6 @@ EVERY_OTHER = (
     "a body that arrives too late, 413 too large, 415 another media type, 429 too many requests."
 )
 
-
 FASTAPI_SCHEMAS = {"HTTPValidationError", "ValidationError"}
 """FastAPI's own error form, which this service never sends."""
 
@@ -433,7 +432,6 @@ def compacted(value: Any) -> Any:
 VALUES = {"enum", "const"}
 """Keywords that list values, and so exclude null."""
 
-
 BOUNDS = frozenset({
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems",
 })  # fmt: skip
@@ -472,7 +470,6 @@ def _operations(paths: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _share(places: list[Any], kind: str, shared: dict[str, Schema]) -> None:
-    """Replace what several places repeat by references to components."""
     every = [(place, key) for place in places for key in (place if isinstance(place, dict) else range(len(place)))]
     used = Counter(_text(place[key]) for place, key in every)
     names = {_text(part): name for name, part in shared.items()}
@@ -509,7 +506,6 @@ def _free_name(name: str, taken: Mapping[str, Schema]) -> str:
 RECORDED = Path(__file__).parents[1] / "web" / "examples"
 """Examples of answers, recorded from the service: one file for each type, and for each operation that answers a text.
 Their numbers hold under the versions that they name."""
-
 
 EXAMPLE_ADDRESSES = "x-examples"
 """Extension of a media type: addresses of examples. Generators resolve OpenAPI's `externalValue` as a local file."""
@@ -548,7 +544,6 @@ Ask with four objects (model, recipe, layout, cluster) and get one answer. Units
 
 TAGS: Mapping[str, str] = PARTS["tags"]
 """Meaning of each family of operations."""
-
 
 CHANGED = ("calibrations", "measurements", "catalogue", "scenarios", "sweeps")
 """Families of what callers change; a change of an older version is refused."""

@@ -93,7 +93,6 @@ async def _caller(request: Request) -> Caller:
 CallerDep = Annotated[Caller, Depends(_caller)]
 """Route argument: the caller, for what has an owner."""
 
-
 CHALLENGE = 'Bearer realm="traincost"'
 
 NO_KEY = "this service asks for a key; send it as Authorization: Bearer KEY, from a sheet as key=KEY in the address"
@@ -107,7 +106,6 @@ KEY_IN_ADDRESS = (
 
 SHARE_LINK_CALLER = Caller(id="share link", owner="", sees_all=True)
 """Caller with a share link, which is valid for one scenario."""
-
 
 ANONYMOUS = Caller(owner="")
 """Caller of a public operation of a service with keys: they see the shared rows."""

@@ -125,7 +125,6 @@ def _keys_of_file(path: str) -> Mapping[str, SigningKey]:
 
 
 def _content(source: str) -> bytes:
-    """The content of a URL or a file."""
     if "://" not in source:
         with Path(source).open("rb") as file:
             return file.read(MOST_BYTES)

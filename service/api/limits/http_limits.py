@@ -22,7 +22,6 @@ RETRY_SECONDS = 1
 
 TOO_MUCH = "the service holds as much of other requests' bodies as it may; send this one again in a moment"
 
-
 MAXIMUM_BODY_BYTES = 1 << 20
 LARGER_BODY_BYTES: Mapping[str, int] = {
     "/v1/batch": 4 << 20,

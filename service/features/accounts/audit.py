@@ -80,7 +80,6 @@ def _found(engine: Engine, query: ListQuery, most: int | None) -> list[AuditReco
 
 
 def _entries(engine: Engine, query: ListQuery, part: AuditPart) -> Iterator[AuditRecord]:
-    """Read candidate entries of a query in parts."""
     among = {
         column.name: frozenset(value for value in values if value is None or isinstance(value, str))
         for column, values in query.filters

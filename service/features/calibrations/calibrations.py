@@ -41,7 +41,6 @@ from service.validation.reading import field_names
 PATH = "/v1/calibrations"
 NEWEST_FIRST = "-created_at"
 
-
 CONSTANTS = tuple(name for name in field_names(DeviceCalibration) if name != "id")
 
 
@@ -270,7 +269,6 @@ def _row_of_other_scope(calibration: Calibration, scope: Scope, holdings: Holdin
 
 
 def _outdated(calibration: Calibration, current_id: str | None) -> Problem | None:
-    """Reason why the comparison of a calibration is out of date."""
     if calibration.formulas != FORMULAS_VERSION:
         message = f"it was fitted with formulas {calibration.formulas}, and {FORMULAS_VERSION} answer now"
         return _problem("other_formulas", message, FIT_AGAIN)

@@ -147,7 +147,6 @@ def with_measured(question: Question, records: Sequence[ProbeRecord], steps_on: 
 
 
 def _with_known(fitted: DeviceCalibration, known: DeviceCalibration) -> DeviceCalibration:
-    """New constants, completed with known ones."""
     formats, kernels = {one.format for one in fitted.matrix}, {one.kernel for one in fitted.attention}
     collectives = {one.collective for one in fitted.links}
     return DeviceCalibration(
@@ -240,7 +239,6 @@ def calibration_on(rows: Sequence[Measured], catalogue: Catalogue, seen: frozens
 
 
 def _current_id(row: Measured, catalogue: Catalogue) -> str | None:
-    """Id of the current calibration of a device; None without one."""
     slug = slug_of(row, catalogue)
     known = None if slug is None else calibration_of(calibrated_gpu(slug, catalogue))
     return None if known is None else known.id

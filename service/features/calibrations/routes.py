@@ -35,7 +35,6 @@ ONE = "/v1/calibrations/{calibration_id}"
 EXAMPLE_ID = "cal_5d3f0c6a1b2e4f708192a3b4c5d6e7f8"
 CalibrationId = Annotated[str, Path(description="Id of the calibration.", examples=[EXAMPLE_ID])]
 
-
 CALIBRATIONS = ListTypes(
     singular="Calibration",
     row_meaning="One of the calibrations",
@@ -49,7 +48,6 @@ add_list(
     "What was fitted on measurements, the newest first",
     lambda request: calibrations.listed_calibrations(database_of(request), caller_of(request)),
 )
-
 
 CALIBRATION = CALIBRATIONS.detail("Calibration", "A calibration of one device.", CalibrationDetail)
 

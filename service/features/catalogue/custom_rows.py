@@ -170,7 +170,6 @@ def _stored_record(listing: Listing, written: Written) -> Record:
 
 
 def _changeable(change: RowChange, holdings: Holdings) -> tuple[Row, Record]:
-    """Row to change, and its record in the list."""
     row = _find_row(change, holdings)
     if row is None:
         name = change.listing.key.name

@@ -86,7 +86,6 @@ LISTINGS: Mapping[str, Listing] = {
 }
 """Lists by the name in their path."""
 
-
 NEWEST_FIRST = "-number"
 
 

@@ -74,8 +74,6 @@ class ImportRefused(Refused):
 
 @dataclass(frozen=True, slots=True)
 class _Price:
-    """A price parsed from a row of the table."""
-
     row: int
     body: Mapping[str, Any]
     price: PriceRow
@@ -124,7 +122,6 @@ def refuse_wrong(report: ImportReport, options: ImportOptions) -> None:
 
 
 def _read(content: bytes, options: ImportOptions) -> tuple[list[_Price], list[Finding]]:
-    """Prices of a table, and the findings of its other rows."""
     table = read_table(content, tuple(COLUMNS), REQUIRED)
     prices: list[_Price] = []
     findings = list(table.findings)
@@ -140,7 +137,6 @@ def _read(content: bytes, options: ImportOptions) -> tuple[list[_Price], list[Fi
 
 
 def _body(line: Line, mark: DecimalMark) -> dict[str, Any]:
-    """Body that would create a row."""
     body: dict[str, Any] = {}
     problems: list[Problem] = []
     for name, text in line.cells.items():

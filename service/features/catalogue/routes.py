@@ -110,7 +110,6 @@ def _changed(record: Record) -> Response:
 
 
 def _add_routes(plural: str, listing: Listing) -> None:
-    """Add the lists and the rows of a list."""
     singular, path, one = SINGULAR[plural], f"/v1/{plural}", f"/v1/{plural}/{{name:path}}"
     types = ListTypes(singular=singular, row_meaning=f"One of the {plural} of the catalogue", columns=listing.columns)
     add_list(

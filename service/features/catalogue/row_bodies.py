@@ -69,7 +69,6 @@ def columns_below(kind: type, field: str) -> tuple[str, ...]:
 
 
 def _nested(kind: type, given: Flat) -> dict[str, Any]:
-    """The body with nested columns; an optional field without any column is None."""
     nested: dict[str, Any] = {}
     for column in columns_of(kind):
         *outer, last = column.path
@@ -94,7 +93,6 @@ def _column_at(kind: type, field: str) -> str:
 
 
 def _origin_problems(given: Flat) -> list[Problem]:
-    """Problems of the source and the dates of the numbers."""
     problems: list[Problem] = []
     source, as_of = given.get("source"), given.get("as_of")
     if isinstance(source, str) and not source.strip():

@@ -246,7 +246,6 @@ def _sheet(
 
 
 def _head(request: Request, media_type: str = TEXT_BODY) -> Response:
-    """Headers of GET, without computing its body."""
     return _sheet(request, "", request.query_params.get(REV) or view_of(request).revision, media_type=media_type)
 
 

@@ -57,8 +57,6 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class _TableRequest:
-    """Parsed request for a table."""
-
     metrics: Mapping[str, Metric]
     question: Pairs
     options: CellOptions
@@ -159,7 +157,6 @@ def _sweep(request: _TableRequest, swept: Mapping[str, list[str]], catalogue: Ca
 
 
 def _figures(request: _TableRequest, question: Pairs, catalogue: Catalogue) -> tuple[Answer, dict[str, Figure]]:
-    """The answer to a question, and its numbers."""
     answer = cell_answer(question, request.options, catalogue)
     values = whole_of(answer)
     return answer, {name: _figure(metric, answer, values, request.options) for name, metric in request.metrics.items()}

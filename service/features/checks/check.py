@@ -48,7 +48,6 @@ VERDICTS: tuple[CheckVerdict, ...] = ("ok", "warn", "deny")
 OVER = "out_of_memory"
 """Verdict of an estimate that needs more memory than there is."""
 
-
 HasTime = Callable[[], bool]
 """Whether time is left for another alternative."""
 
@@ -125,7 +124,6 @@ LEFT_OUT = "the deadline may have come before every alternative was tried: a lar
 
 NO_TURN = "not every alternative was tried: the service had no process free for them within deadline_seconds; ask again"
 
-
 StoreQuestion = Callable[[CheckedQuestion], None]
 """Stores the question of a check, so that its estimate can be read again."""
 
@@ -160,8 +158,6 @@ def check_with_questions(
 
 @dataclass(slots=True)
 class _Deadline:
-    """Time for alternatives."""
-
     given_seconds: float
     """Deadline that the caller gave."""
     seconds: float
@@ -238,7 +234,6 @@ def _totals(found: Answer) -> dict[str, Any]:
 
 
 def _exceeded(found: Answer, limits: Limits) -> list[str]:
-    """Limits that the run may exceed, as text."""
     exceeded: list[str] = []
     problems: list[Problem] = []
     for name in field_names(Limits):

@@ -121,7 +121,6 @@ FILES = {
 }
 """Served files with their parts."""
 
-
 adapter_router = APIRouter(tags=["adapters"], route_class=StrictRoute)
 
 SCHEDULERS = ("kubernetes", "kueue", "ray", "skypilot")

@@ -62,7 +62,6 @@ IN_TABLES = tuple(name for name in LAST if name != "errors")
 SORTED_BY = ("cost_usd", "gpu_hours", "step_seconds")
 """Default numbers to sort by; the first with any value."""
 
-
 Rows = TypeVar("Rows")
 
 
@@ -229,7 +228,6 @@ def row_problem(problem: Problem) -> RowProblem:
 def _rank(
     row: ComparedRow, whole: Mapping[str, Any], order: Metric, *, descending: bool
 ) -> tuple[bool, bool, bool, float]:
-    """Sort key of a row."""
     value = number_in(order, whole)
     number = value["value"] if isinstance(value, Mapping) else value
     is_out = row.verdict is None or not fits(row.verdict)

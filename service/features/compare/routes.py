@@ -14,9 +14,7 @@ from service.features.compare.schemas import ComparisonRequest, FlatComparison
 
 router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
-
 FlatQuery = Annotated[Parameters, Depends(whole_query(FlatComparison))]
-
 
 SUMMARY = "The same job on many clusters at many prices"
 ROWS = "The rows, sorted."

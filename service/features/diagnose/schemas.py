@@ -200,7 +200,6 @@ _AMOUNTS = tuple(
 )
 """Amounts that a message may state."""
 
-
 Message = Annotated[str, Len(0, LONGEST_MESSAGE)]
 
 

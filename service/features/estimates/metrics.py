@@ -144,7 +144,6 @@ def _field(value: Any, step: str) -> Any:
 
 
 def _item(items: list[Any], step: str) -> Any:
-    """Item of a list by position or kind."""
     kinds = [item["kind"] for item in items if isinstance(item, dict) and "kind" in item]
     places = [*map(str, range(len(items))), *kinds]
     if step in places:

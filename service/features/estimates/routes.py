@@ -71,7 +71,6 @@ class _Choices(ReadElsewhere):
 
 Choices = Annotated[Any, _Choices()]
 
-
 router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
 

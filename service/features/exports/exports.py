@@ -71,7 +71,6 @@ def export(
 COMMAND = "command"
 """Field of problems of a given command."""
 
-
 MOST_UNKNOWN = 200
 """Settings not understood that an answer names."""
 

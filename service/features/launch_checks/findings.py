@@ -421,7 +421,6 @@ def _store_measurements(
 
 
 def _records_of(result: Any) -> tuple[ProbeRecord, ...]:
-    """Probe records in the result of a worker."""
     try:
         records: tuple[ProbeRecord, ...] = (
             () if result is None else adapter_of(_RECORDS).validate_python(result["records"])
@@ -442,7 +441,6 @@ def _findings_of(
     *,
     is_whole: bool,
 ) -> Mapping[str, Any]:
-    """Findings of a launch check."""
     reached = {record.probe for record in records}
     probes = (
         *(compared_probe(record, plan.expected_on(record.environment)) for record in records),

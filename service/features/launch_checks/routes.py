@@ -145,7 +145,6 @@ ONE = "/v1/launch-checks/{check_id}"
 CheckId = Annotated[str, Path(description="Id of the launch check.", examples=["lch_1f7c0a5e4b6d49d2a8e3c5b7d9f01234"])]
 GZIP = "application/gzip"
 
-
 EVENTS_TEXT = (
     "Events: queued, running, progress with what each probe reported, and one of succeeded, failed and cancelled, "
     "numbered by their ids; then launch_check, with the whole answer, and the stream ends. A stream may end early, "

@@ -31,7 +31,6 @@ UNSEEN_THREADS = 2
 UNSEEN_MEMORY_BYTES = 4e9
 """Memory that probes may fill where the worker did not report it. Source: a choice; a small machine has it."""
 
-
 NO_WORKER_FIX = 'start `traincost worker` on a machine that has it, or say "on": "any", which leads to caution at best'
 
 

@@ -209,7 +209,6 @@ Kernel = tuple[str, int, int, str, float]
 
 
 def _norms_and_activations(resolved: ResolvedQuestion, target: Target) -> Iterator[Kernel]:
-    """Norms and activations of the ledger's operations."""
     workload, degrees = resolved.workload, resolved.degrees
     split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     dtype = DTYPES.get(workload.precision.attention_format, "bf16") if target.is_gpu else CPU_DTYPE
@@ -229,7 +228,6 @@ def _norms_and_activations(resolved: ResolvedQuestion, target: Target) -> Iterat
 
 
 def _loss_and_optimizer(resolved: ResolvedQuestion, target: Target) -> Iterator[Kernel]:
-    """The loss and the optimizer."""
     workload, degrees = resolved.workload, resolved.degrees
     tokens = max(1, workload.recipe.sequence_length * int(degrees.micro_batch) // int(degrees.context))
     vocabulary = max(1, round(float(rank_logits(workload, degrees)) / tokens))
@@ -329,7 +327,6 @@ CPU_SIZES_BYTES = (1 << 24, 1 << 26)
 MOVED = {"copy": 2.0, "read": 1.0, "host_to_device": 1.0, "device_to_host": 1.0}
 """Bytes that an operation moves per byte of its size. Source: definition."""
 
-
 CONTEXT = Expected(probe="context", operation="context", shape={}, quantity="bytes")
 """Memory of a bare context and its first kernel."""
 
@@ -423,7 +420,6 @@ def _model_and_recipe(step: ResolvedQuestion) -> dict[str, Any]:
 
 
 def _step_expected(steps: Sequence[ResolvedQuestion], target: Target) -> tuple[Expected, ...]:
-    """Planned measurements of the step probe."""
     return tuple(
         expected
         for one in steps
@@ -569,7 +565,6 @@ ITEM_PROBES: Mapping[ProbeName, tuple[str, Callable[[ResolvedQuestion, Target], 
 
 
 def _plan_probe(probe: ProbeName, sized: SizedQuestion, target: Target, seconds: float) -> ProbePlan:
-    """Plan the task of one probe."""
     if probe in ITEM_PROBES:
         return _plan_items(probe, sized.resolved, target, seconds)
     if probe == "context":

@@ -134,7 +134,6 @@ def _rows(records: Sequence[ProbeRecord], origin: Origin, predict: Predict) -> I
 
 
 def _identity(row: Measured) -> object:
-    """Identity of the measured quantity on a device."""
     return row.device, row.fingerprint, row.probe, row.operation, row.quantity, shape_key(row.shape)
 
 

@@ -81,7 +81,6 @@ def predicted(
 
 
 def _prediction(answer: Mapping[str, Any], *, is_asked_again: bool) -> Prediction:
-    """Prediction of an answer as JSON."""
     return Prediction(
         gpu_hours=None if answer["totals"] is None else Interval(**answer["totals"]["gpu_hours"]),
         verdict=answer["verdict"],
@@ -149,7 +148,6 @@ HOST_MEMORY = (
 
 CUT_SHORT: frozenset[str] = frozenset({"DEADLINE", "NODE_FAIL", "PREEMPTED", "TIMEOUT"})
 """End states after which another job continues from the checkpoint."""
-
 
 ComparedJob = tuple[FinishedJob, Prediction, ReconciledJob]
 """A job, the prediction of its estimate, and the result of the comparison."""

@@ -28,7 +28,6 @@ FIRST: Final = ("values", "varied", "status", "verdict")
 LAST: Final = ("ratios", "reason", "errors", "warnings", "id")
 """Fields of a row after its numbers."""
 
-
 Variations = MetricTable[SensitivityAnswer]
 """The unchanged question, then one row a value, in request order."""
 
@@ -98,8 +97,6 @@ def vary_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Variation
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The unchanged question with its answer."""
-
     question: Mapping[str, Any]
     resolved: Mapping[str, Any]
     """The question with every default filled."""

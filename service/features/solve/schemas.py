@@ -86,7 +86,6 @@ def read_request(body: Mapping[str, Any]) -> SolveRequest:
 
 
 def _request(body: Mapping[str, Any]) -> SolveRequest:
-    """Read the fields of the body itself."""
     given = {name: value for name, value in body.items() if value is not None or name not in SOLVE_FIELDS}
     try:
         return read_spec(SolveRequest, given, "", whole="the body")

@@ -78,10 +78,8 @@ ONE = "/v1/sweeps/{sweep_id}"
 SWEEP_ID = "swp_5d2c1a7e9b3f40688e0d6a4c2b1f7e9a"
 SweepId = Annotated[str, Path(description="Id of the sweep.", examples=[SWEEP_ID])]
 
-
 PROGRESS = 'id: 20000\nevent: progress\ndata: {"status":"running","rows":{"total":1000000,"done":20000}}\n\n'
 CSV_EXAMPLE = "row,model,gpu,gpus,status,verdict,days\n0,llama-3.1-8b,h100-sxm5-80gb,64,200,fits,5.4\n"
-
 
 SWEEPS = ListTypes(singular="Sweep", row_meaning="One of the sweeps", columns=sweeps.COLUMNS)
 add_list(

@@ -262,7 +262,6 @@ def reader_of(metric: Metric) -> Callable[[Estimate], Any]:
 
 
 def _follow(steps: Sequence[tuple[str, str]], estimate: Estimate) -> Any:
-    """Number at the end of a path of fields and items; None if a step is missing."""
     value: Any = estimate
     for step, attribute in steps:
         if value is None or isinstance(value, str):
@@ -272,7 +271,6 @@ def _follow(steps: Sequence[tuple[str, str]], estimate: Estimate) -> Any:
 
 
 def _item(items: Sequence[Any], step: str) -> Any:
-    """Item of a list by position or kind; None if there is none."""
     if step.isdecimal():
         return items[int(step)] if int(step) < len(items) else None
     return next((item for item in items if getattr(item, "kind", None) == step), None)
@@ -399,7 +397,6 @@ class EstimateAnswerer:
 
 
 def _best_plan(sweep: Sweep, question: Question, at: Combination) -> RowAnswer:
-    """Answer of a row of plans."""
     limits = sweep.plan.limits
     problems = ranking_problems(question.recipe, limits, is_priced=question.price is not None)
     if problems:

@@ -170,7 +170,6 @@ REQUIRED_LISTS = {"models": EXAMPLES["model"], "clusters": EXAMPLES["cluster"], 
 DEFAULT_ITEMS: Mapping[str, Any] = {"layouts": {}, "prices": None}
 """Item of an omitted list."""
 
-
 Items = Mapping[str, Sequence[tuple[str, Any]]]
 """Distinct items of each list with their dotted paths."""
 
@@ -222,7 +221,6 @@ def _plan(body: Mapping[str, Any], options: SweepRequest) -> SweepPlan:
 
 
 def _crossed(body: Mapping[str, Any]) -> Items:
-    """The items of the lists."""
     problems: list[Problem] = []
     items: dict[str, Sequence[tuple[str, Any]]] = {}
     for name in LISTS:

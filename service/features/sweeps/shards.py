@@ -184,12 +184,10 @@ def run_locally(sweep: Sweep, file: Path, processes: int, report: Callable[[Coun
 
 
 def _part_of(folder: Path, shard: Shard) -> Path:
-    """File of a shard."""
     return folder / f"part-{shard.number:06}.parquet"
 
 
 def _compute(folder: Path, shards: tuple[Shard, ...], processes: int, report: Callable[[Counts], None]) -> Counts:
-    """Compute the missing shards."""
     counts, missing = Counts(), []
     for shard in shards:
         known = counts_in(_part_of(folder, shard), shard)
@@ -215,7 +213,6 @@ def _each(folder: Path, shards: Sequence[Shard], processes: int) -> Iterator[Cou
 
 
 def _compute_shard(folder: Path, shard: Shard) -> Counts:
-    """Compute one shard, in a process that may compute several."""
     return write_shard(_part_of(folder, shard), sweep_in(folder), shard, lambda _: None)
 
 

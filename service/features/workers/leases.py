@@ -47,7 +47,6 @@ def lease_of(request: Request, job_id: str, token: str) -> Lease:
 
 
 async def _token_in_header(request: Request) -> str:
-    """Lease in the header of a request."""
     values = request.headers.getlist(LEASE_HEADER)
     if len(values) == 1 and 0 < len(values[0]) <= MOST_CHARACTERS:
         return values[0]
@@ -74,7 +73,6 @@ async def _token(
 
 LeaseToken = Annotated[str, Depends(_token)]
 """Lease in the header of a request without a JSON body."""
-
 
 FORGET_SECONDS = 3600.0
 """Interval of removing old rows."""
