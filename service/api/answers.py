@@ -15,18 +15,7 @@ from service.api.compute import compute, on_compute_threads
 from service.api.compute_process import Large
 from service.api.openapi import CSV_BODY, PARQUET, TABLES, XLSX, table_response
 from service.api.requests import Parameters, answer, whole_query
-from service.tabular.lists import (
-    FILTERS,
-    Listed,
-    ListTypes,
-    Table,
-    TableForm,
-    csv_of,
-    page_of,
-    parquet_of,
-    table_of,
-    workbook_of,
-)
+from service.tabular import lists
 from service.validation.serialization import to_bytes
 
 JSON = "application/json"
@@ -34,7 +23,7 @@ JSON = "application/json"
 MOST_ROWS_ON_A_THREAD = 100
 """Longest file that a thread writes, in some milliseconds."""
 
-FORM_OF: Mapping[str, TableForm] = {JSON: "json", CSV_BODY: "csv", XLSX: "xlsx"}
+FORM_OF: Mapping[str, lists.TableForm] = {JSON: "json", CSV_BODY: "csv", XLSX: "xlsx"}
 """Form of a table by media type."""
 
 
@@ -83,10 +72,10 @@ def _weight(parameters: str) -> float:
         return 1.0
 
 
-TABLE_FORMS: dict[str, tuple[str, Callable[[Table], Any], str]] = {
-    "csv": (CSV_BODY, csv_of, "as CSV, all of them"),
-    "xlsx": (XLSX, workbook_of, "as an Excel workbook, all of them"),
-    "parquet": (PARQUET, parquet_of, "as Parquet, all of them"),
+TABLE_FORMS: dict[str, tuple[str, Callable[[lists.Table], Any], str]] = {
+    "csv": (CSV_BODY, lists.csv_of, "as CSV, all of them"),
+    "xlsx": (XLSX, lists.workbook_of, "as an Excel workbook, all of them"),
+    "parquet": (PARQUET, lists.parquet_of, "as Parquet, all of them"),
 }
 """Tables of a list by the ending of their path: media type, writer, and words of the summary."""
 
@@ -94,9 +83,9 @@ TABLE_FORMS: dict[str, tuple[str, Callable[[Table], Any], str]] = {
 def add_list(
     router: APIRouter,
     plural: str,
-    types: ListTypes,
+    types: lists.ListTypes,
     meaning: str,
-    rows: Callable[[Request], Listed],
+    rows: Callable[[Request], lists.Listed],
     *,
     endings: Sequence[str] = ("csv", "xlsx"),
     **operation: Any,
@@ -108,11 +97,11 @@ def add_list(
     async def page(request: Request, query: Annotated[Parameters, parameters]) -> Response:
         if "parquet" in endings and preferred(request.headers.get("accept", ""), (JSON, PARQUET)) == PARQUET:
             return await file(request, query, "parquet")
-        return json_answer(await run_in_threadpool(lambda: page_of(rows(request), query)))
+        return json_answer(await run_in_threadpool(lambda: lists.page_of(rows(request), query)))
 
     async def file(request: Request, query: Parameters, ending: str) -> Response:
         media_type, write, _ = TABLE_FORMS[ending]
-        selected = await on_compute_threads(request, lambda: table_of(rows(request), query))
+        selected = await on_compute_threads(request, lambda: lists.table_of(rows(request), query))
         if len(selected.rows) <= MOST_ROWS_ON_A_THREAD:
             content = await on_compute_threads(request, write, selected)
         else:
@@ -130,7 +119,7 @@ def add_list(
         page,
         operation_id=f"list{types.singular}s",
         summary=f"{meaning}, page by page",
-        description=f"{FILTERS} More rows than one page holds are asked for by next_cursor.",
+        description=f"{lists.FILTERS} More rows than one page holds are asked for by next_cursor.",
         response_model=answer(types.page),
         **operation,
     )
@@ -141,7 +130,7 @@ def add_list(
             table(ending),
             operation_id=f"list{types.singular}sAs{ending.capitalize()}",
             summary=f"{meaning}, {words}",
-            description=FILTERS,
+            description=lists.FILTERS,
             response_class=Response,
             responses=table_response(media_type, "Every row that passes the filters."),
             **operation,

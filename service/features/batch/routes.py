@@ -20,15 +20,7 @@ from service.api.openapi import examples, requires
 from service.api.requests import CatalogueDep, LongJsonBody, StrictRoute, answer, is_long_launcher_text
 from service.api.streams import yield_to_others
 from service.catalogue import Catalogue
-from service.features.batch.batch import (
-    BODY,
-    QUESTIONS,
-    AnsweredQuestion,
-    BatchRequest,
-    answer_all,
-    answer_one,
-    read_batch,
-)
+from service.features.batch import batch
 from service.validation.json_text import refuse_faults
 
 router = APIRouter(tags=["estimates"], route_class=StrictRoute)
@@ -49,10 +41,10 @@ AT_A_TIME = 16
     response_description="One answer a question, in the same order.",
     openapi_extra=requires("read") | examples("createBatch"),
 )
-async def create_batch(request: Request, body: LongJsonBody[BatchRequest], catalogue: CatalogueDep) -> Response:
+async def create_batch(request: Request, body: LongJsonBody[batch.BatchRequest], catalogue: CatalogueDep) -> Response:
     """Answer questions in order; a refused one does not affect the others."""
-    refuse_faults({**body, QUESTIONS: None})
-    questions = read_batch(body)
+    refuse_faults({**body, batch.QUESTIONS: None})
+    questions = batch.read_batch(body)
     await count_questions(request, len(questions))
     parts = [questions[first : first + AT_A_TIME] for first in range(0, len(questions), AT_A_TIME)] or [()]
     first = await _answers(request, catalogue, parts[0], is_admitted=False)  # a refusal of all of it has its status
@@ -80,23 +72,23 @@ async def _answers(request: Request, catalogue: Catalogue, part: Sequence[object
     if len(part) <= FEW_QUESTIONS and not any(map(_is_long, part)):
         found = []
         for question in part:
-            found.append(answer_one(question, catalogue))
+            found.append(batch.answer_one(question, catalogue))
             await yield_to_others()
     else:
-        found = await compute(request, answer_all, part, catalogue, is_admitted=is_admitted)
+        found = await compute(request, batch.answer_all, part, catalogue, is_admitted=is_admitted)
     responses = [_response(request, one) for one in found]
     return b",".join(_shown(one.status_code, bytes(one.body)) for one in responses)
 
 
 def _is_long(question: object) -> bool:
     """Whether a question is a check whose launch text takes long to parse."""
-    body = question.get(BODY) if isinstance(question, Mapping) else None
+    body = question.get(batch.BODY) if isinstance(question, Mapping) else None
     launch = body.get("launch") if isinstance(body, Mapping) else None
     content = launch.get("content") if isinstance(launch, Mapping) else None
     return isinstance(content, str) and is_long_launcher_text(content.encode(errors="replace"))
 
 
-def _response(request: Request, answered: AnsweredQuestion) -> Response:
+def _response(request: Request, answered: batch.AnsweredQuestion) -> Response:
     state = request.app.state
     for question in answered.checked_questions:
         state.checked_questions.keep(question, caller_of(request).owner)

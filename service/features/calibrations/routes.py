@@ -14,14 +14,6 @@ from service.api.inputs import Database, catalogue_of, database_of, view_of
 from service.api.openapi import examples, located
 from service.api.requests import JsonBody, OptionalJsonBody, StrictRoute, answer
 from service.features.calibrations import calibrations
-from service.features.calibrations.calibrations import (
-    CalibrationDetail,
-    CalibrationDrift,
-    drift_of,
-    promote,
-    retire,
-    roll_back,
-)
 from service.features.calibrations.fitting import fit_calibration, read_fit_data
 from service.features.calibrations.schemas import CalibrationRequest, PromotionRequest
 from service.store import measurements
@@ -49,7 +41,7 @@ add_list(
     lambda request: calibrations.listed_calibrations(database_of(request), caller_of(request)),
 )
 
-CALIBRATION = CALIBRATIONS.detail("Calibration", "A calibration of one device.", CalibrationDetail)
+CALIBRATION = CALIBRATIONS.detail("Calibration", "A calibration of one device.", calibrations.CalibrationDetail)
 
 
 async def _fit(request: Request, database: Database, body: JsonBody[CalibrationRequest]) -> Calibration:
@@ -97,12 +89,12 @@ def get_calibration(database: Database, caller: CallerDep, calibration_id: Calib
 @router.get(
     f"{ONE}/drift",
     summary="Whether a calibration still holds",
-    response_model=answer(CalibrationDrift),
+    response_model=answer(calibrations.CalibrationDrift),
     response_description="Whether it still holds.",
 )
 def get_calibration_drift(request: Request, database: Database, calibration_id: CalibrationId) -> Response:
     """Its predictions beside what was measured of its device since it was fitted."""
-    return json_answer(drift_of(database, view_of(request), caller_of(request), calibration_id))
+    return json_answer(calibrations.drift_of(database, view_of(request), caller_of(request), calibration_id))
 
 
 @router.post(
@@ -121,7 +113,9 @@ def promote_calibration(
 ) -> Response:
     """Promote it; `rev` reads the catalogue before."""
     history, caller, scope = request.app.state.history, caller_of(request), read_spec(PromotionRequest, body, "").scope
-    return json_answer(calibrations.calibration_record(promote(database, history, caller, calibration_id, scope)))
+    return json_answer(
+        calibrations.calibration_record(calibrations.promote(database, history, caller, calibration_id, scope))
+    )
 
 
 @router.post(
@@ -134,7 +128,9 @@ def promote_calibration(
 def roll_back_calibration(request: Request, database: Database, calibration_id: CalibrationId) -> Response:
     """Another calibration, or published rates: answers are those of before again."""
     history, caller = request.app.state.history, caller_of(request)
-    return json_answer(calibrations.calibration_record(roll_back(database, history, caller, calibration_id)))
+    return json_answer(
+        calibrations.calibration_record(calibrations.roll_back(database, history, caller, calibration_id))
+    )
 
 
 @router.post(
@@ -147,4 +143,4 @@ def roll_back_calibration(request: Request, database: Database, calibration_id: 
 def retire_calibration(request: Request, database: Database, calibration_id: CalibrationId) -> Response:
     """A draft, or the one that holds: published rates come in its place."""
     history, caller = request.app.state.history, caller_of(request)
-    return json_answer(calibrations.calibration_record(retire(database, history, caller, calibration_id)))
+    return json_answer(calibrations.calibration_record(calibrations.retire(database, history, caller, calibration_id)))

@@ -13,18 +13,8 @@ from service.catalogue import EVERYONE, SHIPPED, Catalogue, GpuRow, Holdings, Mo
 from service.errors import Conflict, ForAdmins, NotFound, Problem, Refused, Stale
 from service.estimator.model.counts import ParameterCounts, count_parameters
 from service.estimator.question import Documented
+from service.features.catalogue import row_bodies
 from service.features.catalogue.lists import LISTINGS, Listing, record_of
-from service.features.catalogue.row_bodies import (
-    NOT_SETTABLE,
-    columns_of_config,
-    patched,
-    read_row,
-    slug_of_config,
-    with_defaults,
-    with_model,
-    without_consequences,
-    without_derived,
-)
 from service.features.catalogue.row_rules import refuse_taken, refuse_used, validated
 from service.store.history import History, Rows, Written
 from service.store.keys import Caller
@@ -69,12 +59,16 @@ def create_row(history: History, listing: Listing, caller: Caller, body: Body) -
 
 def custom_row(listing: Listing, body: Body, caller: Caller, owner: str | None = None) -> Row:
     """Parse a body into a row."""
-    given = with_model(body) if listing.row is ModelRow else body
-    flat = {name: value for name, value in with_defaults(listing.row, given).items() if name not in NOT_SETTABLE}
+    given = row_bodies.with_model(body) if listing.row is ModelRow else body
+    flat = {
+        name: value
+        for name, value in row_bodies.with_defaults(listing.row, given).items()
+        if name not in row_bodies.NOT_SETTABLE
+    }
     try:
-        row: Row = replace(read_row(listing.row, flat), owner=caller.owner if owner is None else owner)
+        row: Row = replace(row_bodies.read_row(listing.row, flat), owner=caller.owner if owner is None else owner)
     except Refused as refused:
-        raise Refused(*without_consequences(listing.row, given, refused.problems)) from None
+        raise Refused(*row_bodies.without_consequences(listing.row, given, refused.problems)) from None
     problems = [] if caller.sees_all else admin_problems(row)
     if problems:
         raise ForAdmins(*problems)
@@ -108,7 +102,7 @@ def replace_row(history: History, change: RowChange, body: Body) -> Record:
 
 def patch_row(history: History, change: RowChange, patch: Body) -> Record:
     """Change some columns of a custom row."""
-    return _edit(history, change, lambda record: patched(record, patch))
+    return _edit(history, change, lambda record: row_bodies.patched(record, patch))
 
 
 def delete_row(history: History, change: RowChange) -> None:
@@ -127,7 +121,7 @@ def _edit(history: History, change: RowChange, edited: Callable[[Record], Body])
         before, record = _changeable(change, holdings)
         if not change.caller.sees_all:
             record = {**record, "verified": UNVERIFIED}  # an admin verified the earlier values
-        body = without_derived(change.listing.row, record, edited(record))
+        body = row_bodies.without_derived(change.listing.row, record, edited(record))
         row = custom_row(change.listing, body, change.caller, before.owner)
         row = validated(row, catalogue_of(row, holdings))
         refuse_wrong_derived(body, {"id": key_of(before), "owner": before.owner, "revision": before.revision})
@@ -209,7 +203,7 @@ def refuse_wrong_derived(body: Body, truth: Record) -> None:
     why = "is not what the row has; it follows from the row and its history, and no change sets it"
     problems = [
         Problem(field=name, code="not_settable", message=f"{name} {why}", fix="leave it out")
-        for name in NOT_SETTABLE
+        for name in row_bodies.NOT_SETTABLE
         if body.get(name) is not None and (type(body[name]), body[name]) != (type(truth.get(name)), truth.get(name))
     ]
     if problems:
@@ -265,6 +259,6 @@ def import_model(
     """Create a model preset from a Hugging Face config."""
     read = read_config(config, "")
     counts = count_parameters(read.spec)
-    given = {"slug": slug or slug_of_config(config, read.spec), "name": name}
-    row = create_row(history, LISTINGS["models"], caller, {**columns_of_config(read), **given})
+    given = {"slug": slug or row_bodies.slug_of_config(config, read.spec), "name": name}
+    row = create_row(history, LISTINGS["models"], caller, {**row_bodies.columns_of_config(read), **given})
     return ImportedModelRow(row=row, parameters=counts, assumptions=read.assumptions, warnings=read.warnings)

@@ -32,34 +32,7 @@ from service.api.requests import (
 )
 from service.catalogue import Catalogue, Holdings
 from service.errors import Conflict, Refused
-from service.features.catalogue import custom_rows
-from service.features.catalogue.custom_rows import (
-    ImportedModelRow,
-    RowChange,
-    create_row,
-    delete_row,
-    patch_row,
-    replace_row,
-)
-from service.features.catalogue.lists import (
-    COLUMNS,
-    LISTINGS,
-    NEWEST_FIRST,
-    Listing,
-    listed,
-    listed_revisions,
-    read_row,
-    read_version,
-)
-from service.features.catalogue.price_import import (
-    ImportDraft,
-    ImportOptions,
-    ImportRefused,
-    ImportReport,
-    draft_import,
-    refuse_wrong,
-    write_import,
-)
+from service.features.catalogue import custom_rows, lists, price_import
 from service.features.catalogue.row_bodies import PRICE_ID, SINGULAR, RowColumns
 from service.store.history import History
 from service.tabular.lists import ListTypes, Record
@@ -90,14 +63,14 @@ def visible_catalogue(request: Request) -> Catalogue:
     return view_of(request)
 
 
-def _row(request: Request, listing: Listing, name: str) -> Record:
+def _row(request: Request, listing: lists.Listing, name: str) -> Record:
     """A row that the caller sees; for an admin also the row of the only other owner with this key."""
     history: History = request.app.state.history
     view, key = visible_catalogue(request), (listing.row, name)
     if caller_of(request).sees_all and OWNER not in request.query_params and view.row(*key) is None:
         owners = [owner for owner, held in history.holdings.private.items() if key in held.rows]
         view = history.view(owners[0]) if len(owners) == 1 else view
-    return read_row(listing, view, name)
+    return lists.read_row(listing, view, name)
 
 
 def _created(plural: str, key: str, record: Record, whole: Any) -> Response:
@@ -109,7 +82,7 @@ def _changed(record: Record) -> Response:
     return json_answer(record, headers={"ETag": row_etag(record)})
 
 
-def _add_routes(plural: str, listing: Listing) -> None:
+def _add_routes(plural: str, listing: lists.Listing) -> None:
     singular, path, one = SINGULAR[plural], f"/v1/{plural}", f"/v1/{plural}/{{name:path}}"
     types = ListTypes(singular=singular, row_meaning=f"One of the {plural} of the catalogue", columns=listing.columns)
     add_list(
@@ -117,7 +90,7 @@ def _add_routes(plural: str, listing: Listing) -> None:
         plural,
         types,
         f"The {plural} of the catalogue",
-        lambda request: listed(listing, visible_catalogue(request)),
+        lambda request: lists.listed(listing, visible_catalogue(request)),
     )
     is_price = plural == "prices"
     names = [request_bodies(f"create{singular}")["example"]["value"].get("slug", PRICE_ID)]
@@ -139,7 +112,7 @@ def _add_routes(plural: str, listing: Listing) -> None:
         if revision is None:
             return json_answer(await run_in_threadpool(_row, request, listing, name))
         history, caller = request.app.state.history, caller_of(request)
-        return json_answer(await run_in_threadpool(read_version, listing, history, caller, name, revision))
+        return json_answer(await run_in_threadpool(lists.read_version, listing, history, caller, name, revision))
 
     @router.post(
         path,
@@ -154,7 +127,7 @@ def _add_routes(plural: str, listing: Listing) -> None:
     @queued
     @idempotent
     def create(request: Request, body: JsonBody[Annotated[Any, RowColumns(plural)]]) -> Response:
-        record = create_row(request.app.state.history, listing, caller_of(request), body)
+        record = custom_rows.create_row(request.app.state.history, listing, caller_of(request), body)
         return _created(plural, listing.key.name, record, record)
 
     async def change_of(
@@ -162,8 +135,8 @@ def _add_routes(plural: str, listing: Listing) -> None:
         name: Annotated[str, Path(description=own_name, examples=names)],
         is_current: IfMatch,
         owner: OwnerText,
-    ) -> RowChange:
-        return RowChange(listing, name, is_current, caller, owner)
+    ) -> custom_rows.RowChange:
+        return custom_rows.RowChange(listing, name, is_current, caller, owner)
 
     @router.put(
         one,
@@ -177,10 +150,10 @@ def _add_routes(plural: str, listing: Listing) -> None:
     @queued
     def replace(
         request: Request,
-        change: Annotated[RowChange, Depends(change_of)],
+        change: Annotated[custom_rows.RowChange, Depends(change_of)],
         body: JsonBody[Annotated[Any, RowColumns(plural)]],
     ) -> Response:
-        return _changed(replace_row(request.app.state.history, change, body))
+        return _changed(custom_rows.replace_row(request.app.state.history, change, body))
 
     @router.patch(
         one,
@@ -195,10 +168,10 @@ def _add_routes(plural: str, listing: Listing) -> None:
     @queued
     def patch(
         request: Request,
-        change: Annotated[RowChange, Depends(change_of)],
+        change: Annotated[custom_rows.RowChange, Depends(change_of)],
         body: PatchBody[Annotated[Any, RowColumns(plural, is_patch=True)]],
     ) -> Response:
-        return _changed(patch_row(request.app.state.history, change, body))
+        return _changed(custom_rows.patch_row(request.app.state.history, change, body))
 
     @router.delete(
         one,
@@ -208,21 +181,23 @@ def _add_routes(plural: str, listing: Listing) -> None:
         response_description="The row is gone.",
     )
     @queued
-    def delete(request: Request, change: Annotated[RowChange, Depends(change_of)]) -> Response:
-        delete_row(request.app.state.history, change)
+    def delete(request: Request, change: Annotated[custom_rows.RowChange, Depends(change_of)]) -> Response:
+        custom_rows.delete_row(request.app.state.history, change)
         return Response(status_code=204)
 
 
-for _plural, _listing in LISTINGS.items():
+for _plural, _listing in lists.LISTINGS.items():
     _add_routes(_plural, _listing)
 
 
 add_list(
     router,
     "catalogue/revisions",
-    ListTypes(singular="Revision", row_meaning="One change of the catalogue", columns=COLUMNS, sort=NEWEST_FIRST),
+    ListTypes(
+        singular="Revision", row_meaning="One change of the catalogue", columns=lists.COLUMNS, sort=lists.NEWEST_FIRST
+    ),
     "Every change of the catalogue, the newest first",
-    lambda request: listed_revisions(request.app.state.history, caller_of(request)),
+    lambda request: lists.listed_revisions(request.app.state.history, caller_of(request)),
 )
 
 NAMES = ("slug", "name")
@@ -242,7 +217,7 @@ NameText = Annotated[str | None, query_text("name", {"type": "string"}, "Its nam
     "/v1/models/import",
     status_code=201,
     summary="Create one of your own models from its config.json",
-    response_model=answer(ImportedModelRow),
+    response_model=answer(custom_rows.ImportedModelRow),
     response_description="The row, its parameters, and what was assumed.",
     responses=CREATED,
     openapi_extra=examples("importModel"),
@@ -282,32 +257,35 @@ OnError = Annotated[
 Decimal = Annotated[str, query_choice("dec", (".", ","), "Decimal mark of the numbers in the table.")]
 
 
-async def _options(caller: CallerDep, dry_run: DryRun, on_error: OnError, dec: Decimal) -> ImportOptions:
-    return ImportOptions(
+async def _options(caller: CallerDep, dry_run: DryRun, on_error: OnError, dec: Decimal) -> price_import.ImportOptions:
+    return price_import.ImportOptions(
         is_trial=dry_run == "true", skips=on_error == "skip", mark="," if dec == "," else ".", caller=caller
     )
 
 
 async def _read_import(
-    request: Request, content: CsvBody, options: Annotated[ImportOptions, Depends(_options)]
-) -> tuple[ImportOptions, Holdings, ImportDraft | ImportReport]:
+    request: Request, content: CsvBody, options: Annotated[price_import.ImportOptions, Depends(_options)]
+) -> tuple[price_import.ImportOptions, Holdings, price_import.ImportDraft | price_import.ImportReport]:
     """Parse a table before it enters the write queue: ten thousand rows take a second."""
     history: History = request.app.state.history
     await run_in_threadpool(history.refresh)
     before = history.holdings
     catalogue = await run_in_threadpool(before.view, options.caller.owner)
     run = read_in_process if is_long(content) else on_compute_threads
-    return options, before, await run(request, draft_import, content, options, catalogue)
+    return options, before, await run(request, price_import.draft_import, content, options, catalogue)
 
 
-ReadImport = Annotated[tuple[ImportOptions, Holdings, ImportDraft | ImportReport], Depends(_read_import)]
+ReadImport = Annotated[
+    tuple[price_import.ImportOptions, Holdings, price_import.ImportDraft | price_import.ImportReport],
+    Depends(_read_import),
+]
 """Route argument: the import options, the rows at the time of parsing, and the parsed table."""
 
 
 @router.post(
     "/v1/prices/import",
     summary="Own prices from a spreadsheet",
-    response_model=answer(ImportReport),
+    response_model=answer(price_import.ImportReport),
     response_description="What was done, and what is wrong with rows that were skipped.",
     openapi_extra=examples("importPrices", CSV_BODY),
 )
@@ -316,15 +294,15 @@ def import_prices(request: Request, read: ReadImport) -> Response:
     """Import all rows or none, unless wrong ones are to be skipped; the CSV of the list can be imported back."""
     options, before, draft = read
     try:
-        if isinstance(draft, ImportReport):
-            refuse_wrong(draft, options)
+        if isinstance(draft, price_import.ImportReport):
+            price_import.refuse_wrong(draft, options)
             return json_answer(draft)
-        return json_answer(write_import(request.app.state.history, before, draft, options))
-    except ImportRefused as refused:
+        return json_answer(price_import.write_import(request.app.state.history, before, draft, options))
+    except price_import.ImportRefused as refused:
         return _refusal(request, refused.report)
 
 
-def _refusal(request: Request, report: ImportReport) -> Response:
+def _refusal(request: Request, report: price_import.ImportReport) -> Response:
     """Problem document of a table with wrong rows: the first as errors, all of them in its report."""
     detail = f"{report.failed} of {report.rows} rows are wrong, so none was imported; mend them, or say on_error=skip"
     errors = [asdict(finding) for finding in report.findings]

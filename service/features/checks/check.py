@@ -14,17 +14,7 @@ from service.estimator.advice import advised
 from service.estimator.answer import Change
 from service.estimator.question import Documented, Question
 from service.estimator.software.stacks import software_of
-from service.features.checks.schemas import (
-    FORBIDDEN,
-    KIND,
-    VERSION,
-    Limits,
-    ParsedCheck,
-    SlurmCheckRequest,
-    read_check,
-    read_launch,
-    with_launch,
-)
+from service.features.checks import schemas
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import fits
 from service.formats.launchers.kubernetes import scheduled_by_kubernetes
@@ -53,7 +43,11 @@ HasTime = Callable[[], bool]
 
 
 def _alternatives(
-    request: ParsedCheck, catalogue: Catalogue, has_time: HasTime, resolved: Question, changes: tuple[Change, ...]
+    request: schemas.ParsedCheck,
+    catalogue: Catalogue,
+    has_time: HasTime,
+    resolved: Question,
+    changes: tuple[Change, ...],
 ) -> tuple[Alternative, ...]:
     """Alternatives to a job that is not ok, best first."""
     attempts = [(patch, True) for patch in _free_cluster_patches(request)]
@@ -68,7 +62,7 @@ def _alternatives(
 
 
 def _alternative(
-    request: ParsedCheck, catalogue: Catalogue, patch: dict[str, Any], has_time: HasTime | None = None
+    request: schemas.ParsedCheck, catalogue: Catalogue, patch: dict[str, Any], has_time: HasTime | None = None
 ) -> Alternative | None:
     """The job with a patch; None where it is refused, or denied even with the first single change that suffices."""
     question = apply_merge_patch(request.question, patch)
@@ -86,7 +80,7 @@ def _alternative(
     return None if enough is None else _alternative(request, catalogue, apply_merge_patch(patch, enough))
 
 
-def _free_cluster_patches(request: ParsedCheck) -> Iterator[dict[str, Any]]:
+def _free_cluster_patches(request: schemas.ParsedCheck) -> Iterator[dict[str, Any]]:
     """Patches to each free cluster, without the size or name of the former one."""
     layout = request.question.get("layout")
     beside = {"layout": {"data": None}} if isinstance(layout, Mapping) and "data" in layout else {}
@@ -179,7 +173,7 @@ def _checked(
     body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion, taken: Callable[[float], float]
 ) -> tuple[Check, _Deadline]:
     started = time.monotonic()
-    request = read_check(body, catalogue)
+    request = schemas.read_check(body, catalogue)
     deadline = _Deadline(request.deadline_seconds, taken(request.deadline_seconds), started)
     found = _check(request, catalogue, deadline)
     rests_on = {"formulas": found.versions.formulas, "catalogue": found.versions.catalogue}
@@ -187,7 +181,7 @@ def _checked(
     return found, deadline
 
 
-def _check(request: ParsedCheck, catalogue: Catalogue, deadline: _Deadline) -> Check:
+def _check(request: schemas.ParsedCheck, catalogue: Catalogue, deadline: _Deadline) -> Check:
     found = answer(request.parsed, catalogue, advise=False)
     exceeded = _exceeded(found, request.limits)
     found = replace(
@@ -233,10 +227,10 @@ def _totals(found: Answer) -> dict[str, Any]:
     return {"gpu_hours": totals.gpu_hours, "cost_usd": totals.cost_usd, "time_limit_seconds": seconds}
 
 
-def _exceeded(found: Answer, limits: Limits) -> list[str]:
+def _exceeded(found: Answer, limits: schemas.Limits) -> list[str]:
     exceeded: list[str] = []
     problems: list[Problem] = []
-    for name in field_names(Limits):
+    for name in field_names(schemas.Limits):
         limit, predicted = getattr(limits, name), getattr(found.totals, name, None)
         if limit is None:
             continue
@@ -303,8 +297,8 @@ class JobCheck(Documented):
 def check_scheduled(job: Scheduled, catalogue: Catalogue, keep: StoreQuestion) -> JobCheck:
     """Check a scheduler's job; one that cannot be checked is let through."""
     try:
-        imported = read_launch({"format": SCRIPT_FORMAT, "content": job.script})
-        question = with_launch({name: job.overrides[name] for name in PARTS if name in job.overrides}, imported)
+        imported = schemas.read_launch({"format": SCRIPT_FORMAT, "content": job.script})
+        question = schemas.with_launch({name: job.overrides[name] for name in PARTS if name in job.overrides}, imported)
     except Refused as refused:
         return _let_through("unknown", refused)
     try:
@@ -318,7 +312,7 @@ def check_scheduled(job: Scheduled, catalogue: Catalogue, keep: StoreQuestion) -
 
 def check_slurm_job(body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion) -> JobCheck:
     """Check a job of Slurm."""
-    job = read_spec(SlurmCheckRequest, body, "")
+    job = read_spec(schemas.SlurmCheckRequest, body, "")
     if not isinstance(job.question, dict):
         raise Refused(not_an_object("question", PARTS))
     try:
@@ -387,15 +381,15 @@ def answer_review(
 ) -> tuple[dict[str, Any], str | None]:
     """Answer an admission review; with the verdict, if an object was checked."""
     request = review.get("request")
-    is_review = review.get("apiVersion") == VERSION and review.get("kind") == KIND
+    is_review = review.get("apiVersion") == schemas.VERSION and review.get("kind") == schemas.KIND
     uid = request.get("uid") if isinstance(request, Mapping) else None
     if not is_review or not isinstance(request, Mapping) or not isinstance(uid, str) or len(uid) > LONGEST_UID:
-        message = f"the body is no {KIND} of {VERSION} with a request and its uid"
+        message = f"the body is no {schemas.KIND} of {schemas.VERSION} with a request and its uid"
         fix = "let a ValidatingWebhookConfiguration with admissionReviewVersions [v1] send it"
         raise Refused(Problem(field="", code="not_a_review", message=message, fix=fix))
     manifest = request.get("object")
     job_check = check_manifest(manifest, catalogue, keep) if isinstance(manifest, Mapping) else None
-    response = {"apiVersion": VERSION, "kind": KIND, "response": {"uid": uid, **_response(job_check)}}
+    response = {"apiVersion": schemas.VERSION, "kind": schemas.KIND, "response": {"uid": uid, **_response(job_check)}}
     return response, None if job_check is None else job_check.verdict
 
 
@@ -405,5 +399,5 @@ def _response(job_check: JobCheck | None) -> dict[str, Any]:
     noted = {} if job_check.check is None else {"auditAnnotations": {"estimate": job_check.check.id}}
     text = f"traincost: {job_check.reason}"
     if job_check.verdict == "deny":
-        return {"allowed": False, "status": {"code": FORBIDDEN, "message": text}, **noted}
+        return {"allowed": False, "status": {"code": schemas.FORBIDDEN, "message": text}, **noted}
     return {"allowed": True, **({"warnings": [text]} if job_check.verdict == "warn" else {}), **noted}

@@ -12,17 +12,7 @@ from service.answers.estimates import Answer
 from service.answers.rows import MOST_ROWS, ComparedRow, ComparisonAnswer, RowProblem
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.features.compare.schemas import (
-    CLUSTERS,
-    Parameters,
-    Variant,
-    body_of_flat_comparison,
-    flat_problem,
-    matching_prices,
-    read_comparison,
-    terms_given,
-    terms_of,
-)
+from service.features.compare import schemas
 from service.features.estimates.answers import answer, versions_of
 from service.features.estimates.metrics import (
     COLUMNS,
@@ -97,17 +87,17 @@ def comparison_bytes(body: Mapping[str, Any], catalogue: Catalogue, form: TableF
     return (yield from compare_steps(body, catalogue)).to_bytes(form)
 
 
-def flat_comparison_bytes(parameters: Parameters, catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
+def flat_comparison_bytes(parameters: schemas.Parameters, catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
     """The same for a flat question."""
     try:
-        return (yield from comparison_bytes(body_of_flat_comparison(parameters), catalogue, form))
+        return (yield from comparison_bytes(schemas.body_of_flat_comparison(parameters), catalogue, form))
     except Refused as refused:
-        raise Refused(*map(flat_problem, refused.problems)) from None
+        raise Refused(*map(schemas.flat_problem, refused.problems)) from None
 
 
 def compare_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Comparison]:
     """Compare, one answer a step."""
-    request, variants = yield from read_comparison(body, catalogue)
+    request, variants = yield from schemas.read_comparison(body, catalogue)
     metrics = named_metrics("columns", request.columns, (*FIRST, *LAST))
     given = request.sort_by
     requested_order = number_named("sort_by", given or SORTED_BY[-1])
@@ -116,7 +106,7 @@ def compare_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Compar
     if count > MOST_ROWS:
         message = f"clusters and prices make {count} rows together, and one comparison takes {MOST_ROWS}"
         fix = "give fewer clusters or prices, or ask for some of them at a time"
-        raise Refused(Problem(field=CLUSTERS, code="too_many_rows", message=message, fix=fix))
+        raise Refused(Problem(field=schemas.CLUSTERS, code="too_many_rows", message=message, fix=fix))
     yield count
     rows: list[tuple[ComparedRow, Mapping[str, Any]]] = []
     for variant, prices in priced:
@@ -148,12 +138,12 @@ def compare_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Compar
     return MetricTable(compared, metrics, [*FIRST, *number_columns(metrics), *IN_TABLES], cells)
 
 
-def _priced(variant: Variant, catalogue: Catalogue) -> list[tuple[str, Any]]:
+def _priced(variant: schemas.Variant, catalogue: Catalogue) -> list[tuple[str, Any]]:
     """Prices of a cluster, with wildcards expanded; an unknown price remains, to be refused in its row."""
     prices: list[tuple[str, Any]] = []
     for place, value in variant.prices:
         try:
-            matching = matching_prices(value, variant.parsed.question.gpu.slug, catalogue)
+            matching = schemas.matching_prices(value, variant.parsed.question.gpu.slug, catalogue)
         except Refused:
             matching = [value]
         prices += [(place, price) for price in matching]
@@ -161,7 +151,7 @@ def _priced(variant: Variant, catalogue: Catalogue) -> list[tuple[str, Any]]:
 
 
 def _row(
-    variant: Variant, place: str, price: Any, metrics: Mapping[str, Metric], catalogue: Catalogue
+    variant: schemas.Variant, place: str, price: Any, metrics: Mapping[str, Metric], catalogue: Catalogue
 ) -> tuple[ComparedRow, Mapping[str, Any]]:
     """Row of a cluster at a price, and the whole answer as JSON values, empty if refused."""
     unpriced, gpu = variant.parsed, variant.parsed.question.gpu.slug
@@ -170,12 +160,15 @@ def _row(
         "gpu": gpu,
         "gpus": unpriced.question.cluster.gpus,
         "usd_per_gpu_hour": None,
-        **terms_given(price),
+        **schemas.terms_given(price),
     }
     try:
-        matching_prices(price, gpu, catalogue)
+        schemas.matching_prices(price, gpu, catalogue)
         read = read_price(price, gpu, catalogue)
-        head |= {"usd_per_gpu_hour": getattr(read.spec, "usd_per_gpu_hour", None), **terms_of(price, gpu, catalogue)}
+        head |= {
+            "usd_per_gpu_hour": getattr(read.spec, "usd_per_gpu_hour", None),
+            **schemas.terms_of(price, gpu, catalogue),
+        }
         own = unpriced.question.cluster
         located = Parsed(own) if own.grid_region is not None else with_region(own, price, catalogue)
         priced_question = ParsedQuestion(

@@ -11,15 +11,7 @@ from service.answers.launch_checks import LaunchCheck, LaunchCheckRow, Reestimat
 from service.catalogue import Catalogue
 from service.errors import NotFound
 from service.features.estimates.store import stored_answer
-from service.features.launch_checks import store
-from service.features.launch_checks.findings import (
-    LAUNCH_CHECK,
-    LaunchPlan,
-    outlook_of,
-    plan_as_json,
-    plan_from_json,
-    probe_without_result,
-)
+from service.features.launch_checks import findings, store
 from service.features.launch_checks.schemas import read_launch_check
 from service.features.launch_checks.store import StoredCheck
 from service.features.launch_checks.targets import size_question, target_of
@@ -83,9 +75,9 @@ def create_launch_check(
     target = target_of(request.on, question.gpu, workers, catalogue)
     sized = size_question(answer.resolved, target, request.time_budget_seconds)
     plan = plan_probes(sized, target, parsed.probes, request.time_budget_seconds)
-    launch_plan = LaunchPlan(
+    launch_plan = findings.LaunchPlan(
         question=answer.resolved,
-        before=outlook_of(answer.resolved),
+        before=findings.outlook_of(answer.resolved),
         expected=plan.expected,
         whole=plan.whole,
         assumptions=plan.assumptions,
@@ -104,11 +96,11 @@ def create_launch_check(
         probes=parsed.probes,
         time_budget_seconds=request.time_budget_seconds,
         on_workers=target.on,
-        plan=plan_as_json(launch_plan),
+        plan=findings.plan_as_json(launch_plan),
     )
     job = NewJob(
         id=check_id,
-        kind=LAUNCH_CHECK,
+        kind=findings.LAUNCH_CHECK,
         payload={"tasks": [to_wire(asdict(task)) for task in plan.tasks]},
         timeout_seconds=BETWEEN_SECONDS + sum(task.timeout_seconds for task in plan.tasks),
         requires=target.requires(max((task.ranks for task in plan.tasks), default=1)),
@@ -122,11 +114,11 @@ def create_launch_check(
 def find_launch_check(engine: Engine, caller: Caller, check_id: str) -> Record:
     """Current state of a launch check."""
     check, job = _stored_check(engine, caller, check_id)
-    plan = plan_from_json(check.plan)
+    plan = findings.plan_from_json(check.plan)
     progress = job.progress if isinstance(job.progress, Mapping) else {}
     reported = {one.get("probe"): one for one in progress.get("probes", ()) if isinstance(one, Mapping)}
     unfinished = {
-        "probes": [probe_without_result(name, plan, reported.get(name, {})) for name in check.probes],
+        "probes": [findings.probe_without_result(name, plan, reported.get(name, {})) for name in check.probes],
         "comparable": None,
         "environment": None,
         "verdict": None,

@@ -15,22 +15,6 @@ from service.api.openapi import CSV_BODY, JSON_BODY, TEXT_BODY, examples
 from service.api.requests import BodyForm, JsonBody, Parameters, StrictRoute, answer, whole_query
 from service.errors import Refused
 from service.features.measurements import importing, measurements
-from service.features.measurements.importing import (
-    FORMATS,
-    NUMBERS,
-    ImportedMeasurements,
-    MeasurementImportQuery,
-    MeasurementsRequest,
-    import_records,
-)
-from service.features.measurements.measurements import (
-    MeasurementDetail,
-    MeasurementItems,
-    QuarantineRequest,
-    ReleaseRequest,
-    quarantine,
-    release,
-)
 from service.tabular.lists import ListTypes
 from service.validation.flat import read_value
 from service.validation.reading import field_names
@@ -65,37 +49,39 @@ FileBody = Annotated[
 FormatName = Annotated[
     str,
     Path(
-        description="; ".join(f"{name}: {one.meaning}" for name, one in FORMATS.items()),
+        description="; ".join(f"{name}: {one.meaning}" for name, one in importing.FORMATS.items()),
         examples=["nccl-tests"],
-        json_schema_extra={"enum": list(FORMATS)},
+        json_schema_extra={"enum": list(importing.FORMATS)},
     ),
 ]
-FACTS = field_names(MeasurementImportQuery)
-FactsQuery = Annotated[Parameters, Depends(whole_query(MeasurementImportQuery, *FACTS))]
+FACTS = field_names(importing.MeasurementImportQuery)
+FactsQuery = Annotated[Parameters, Depends(whole_query(importing.MeasurementImportQuery, *FACTS))]
 """Query with facts that a file lacks."""
 
 
 @router.post(
     "/v1/measurements",
     summary="Records of probes that ran anywhere",
-    response_model=answer(ImportedMeasurements),
+    response_model=answer(importing.ImportedMeasurements),
     response_description="What came in.",
     openapi_extra=examples("importMeasurements"),
 )
 @queued
-def import_measurements(request: Request, database: Database, body: JsonBody[MeasurementsRequest]) -> Response:
+def import_measurements(
+    request: Request, database: Database, body: JsonBody[importing.MeasurementsRequest]
+) -> Response:
     """Records of probes, as a worker's record.json holds them.
 
     Runs on shared, divided or throttled devices and outliers among others of their kind go into quarantine, where
     nothing is fitted on them. A stored measurement is not stored twice.
     """
-    return json_answer(import_records(database, view_of(request), caller_of(request), body))
+    return json_answer(importing.import_records(database, view_of(request), caller_of(request), body))
 
 
 @router.post(
     "/v1/measurements/imports/{format}",
     summary="Measurements of another tool",
-    response_model=answer(ImportedMeasurements),
+    response_model=answer(importing.ImportedMeasurements),
     response_description="What came in.",
     openapi_extra=examples("importMeasurementFile", TEXT_BODY),
 )
@@ -109,7 +95,7 @@ def import_measurement_file(
     """
     given: dict[str, Any] = {name: text for name in FACTS if (text := one_of(request, name)) is not None}
     try:
-        numbers = {name: read_value(name, "number", given[name], ".") for name in NUMBERS if name in given}
+        numbers = {name: read_value(name, "number", given[name], ".") for name in importing.NUMBERS if name in given}
     except Refused as refused:
         raise WrongParameter(*refused.problems) from None
     catalogue, caller = view_of(request), caller_of(request)
@@ -119,7 +105,7 @@ def import_measurement_file(
 @router.get(
     "/v1/measurements/{measurement_id}",
     summary="One measurement",
-    response_model=answer(MEASUREMENTS.detail("MeasuredQuantity", "One measurement.", MeasurementDetail)),
+    response_model=answer(MEASUREMENTS.detail("MeasuredQuantity", "One measurement.", measurements.MeasurementDetail)),
     response_description="The measurement.",
 )
 def get_measurement(
@@ -134,24 +120,24 @@ def get_measurement(
 @router.post(
     "/v1/measurements/quarantine",
     summary="Quarantine measurements",
-    response_model=answer(MeasurementItems),
+    response_model=answer(measurements.MeasurementItems),
     response_description="The measurements as they are then.",
     openapi_extra=examples("quarantineMeasurements"),
 )
 @queued
-def quarantine_measurements(request: Request, body: JsonBody[QuarantineRequest]) -> Response:
+def quarantine_measurements(request: Request, body: JsonBody[measurements.QuarantineRequest]) -> Response:
     """They stay in the list, and nothing is fitted on them from then on."""
-    return json_answer(quarantine(database_of(request), caller_of(request), body))
+    return json_answer(measurements.quarantine(database_of(request), caller_of(request), body))
 
 
 @router.post(
     "/v1/measurements/release",
     summary="Release measurements from quarantine",
-    response_model=answer(MeasurementItems),
+    response_model=answer(measurements.MeasurementItems),
     response_description="The measurements as they are then.",
     openapi_extra=examples("releaseMeasurements"),
 )
 @queued
-def release_measurements(request: Request, body: JsonBody[ReleaseRequest]) -> Response:
+def release_measurements(request: Request, body: JsonBody[measurements.ReleaseRequest]) -> Response:
     """The reason of their quarantine was examined and does not hold. They count again in later fits."""
-    return json_answer(release(database_of(request), caller_of(request), body))
+    return json_answer(measurements.release(database_of(request), caller_of(request), body))

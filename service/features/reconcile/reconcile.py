@@ -21,17 +21,7 @@ from service.estimator.answer import Interval, Verdict
 from service.features.estimates.answers import answer
 from service.features.estimates.store import ESTIMATE_ID
 from service.features.measurements.measurements import fingerprint_of, id_scope, now_text
-from service.features.reconcile.slurm import (
-    AS_PRINTED,
-    COMMAND,
-    FinishedJob,
-    SlurmRecords,
-    finished_jobs,
-    jobs_by_estimate,
-    left_out,
-    read_document,
-    read_parsable,
-)
+from service.features.reconcile import slurm
 from service.store import Engine
 from service.store.engine import answering, writing
 from service.store.keys import Caller
@@ -112,12 +102,12 @@ MOST_FAULTS = 20
 
 
 def reconciliation_of(
-    jobs: Sequence[ReconciledJob], left_out: Sequence[LeftOut], faults: Sequence[Fault], steps: int
+    jobs: Sequence[ReconciledJob], others: Sequence[LeftOut], faults: Sequence[Fault], steps: int
 ) -> Reconciliation:
     """Totals of jobs."""
     ratios = [job.used_over_predicted_fraction for job in jobs if job.used_over_predicted_fraction is not None]
     merged: dict[str, LeftOut] = {}
-    for one in left_out:
+    for one in others:
         before = merged.get(one.reason)
         count = one.jobs + (0 if before is None else before.jobs)
         merged[one.reason] = LeftOut(reason=one.reason, jobs=count, message=one.message, fix=one.fix)
@@ -149,11 +139,11 @@ HOST_MEMORY = (
 CUT_SHORT: frozenset[str] = frozenset({"DEADLINE", "NODE_FAIL", "PREEMPTED", "TIMEOUT"})
 """End states after which another job continues from the checkpoint."""
 
-ComparedJob = tuple[FinishedJob, Prediction, ReconciledJob]
+ComparedJob = tuple[slurm.FinishedJob, Prediction, ReconciledJob]
 """A job, the prediction of its estimate, and the result of the comparison."""
 
 
-def compare_job(job: FinishedJob, prediction: Prediction, cut_short: str | None) -> ComparedJob:
+def compare_job(job: slurm.FinishedJob, prediction: Prediction, cut_short: str | None) -> ComparedJob:
     """Compare a job with its prediction."""
     state = cast(EndState, job.state)
     note = _not_compared(job, prediction, cut_short)
@@ -181,7 +171,7 @@ def compare_job(job: FinishedJob, prediction: Prediction, cut_short: str | None)
     return job, prediction, row
 
 
-def _not_compared(job: FinishedJob, prediction: Prediction, cut_short: str | None) -> str | None:
+def _not_compared(job: slurm.FinishedJob, prediction: Prediction, cut_short: str | None) -> str | None:
     """Reason why hours cannot be compared; None if they can."""
     if job.state != "COMPLETED":
         return NOT_COMPLETED
@@ -217,7 +207,7 @@ def store_jobs(engine: Engine, caller: Caller, jobs: Iterable[ComparedJob], cata
 
 
 def _measured(
-    job: FinishedJob, prediction: Prediction, compared: ReconciledJob, owner: str, gpu: GpuRow, stored_at: str
+    job: slurm.FinishedJob, prediction: Prediction, compared: ReconciledJob, owner: str, gpu: GpuRow, stored_at: str
 ) -> Measured:
     """The measurement of a job; its id is of its owner, because other owners may store the same job."""
     used, hours = compared.used_gpu_hours, compared.predicted_gpu_hours
@@ -267,7 +257,7 @@ Predict = Callable[[str], Prediction | None]
 def reconcile(
     engine: Engine,
     caller: Caller,
-    found: SlurmRecords,
+    found: slurm.SlurmRecords,
     now: Catalogue,
     catalogue_at: Callable[[str], Catalogue],
     look_again: Callable[[], bool],
@@ -282,10 +272,10 @@ def reconcile(
     return reconciliation_of([compared for _, _, compared in jobs], others, found.faults, found.steps)
 
 
-def compare_jobs(slurm_records: SlurmRecords, predict: Predict) -> tuple[list[ComparedJob], tuple[LeftOut, ...]]:
+def compare_jobs(slurm_records: slurm.SlurmRecords, predict: Predict) -> tuple[list[ComparedJob], tuple[LeftOut, ...]]:
     """Compare the jobs of accounting records with their predictions."""
-    jobs, others = finished_jobs(slurm_records.records)
-    by_estimate = jobs_by_estimate(jobs)
+    jobs, others = slurm.finished_jobs(slurm_records.records)
+    by_estimate = slurm.jobs_by_estimate(jobs)
     if len(by_estimate) > MOST_ESTIMATES:
         message = f"jobs of {len(by_estimate)} estimates are more than the {MOST_ESTIMATES} that one request takes"
         fix = "send fewer at once, as `traincost reconcile` does by itself"
@@ -299,7 +289,7 @@ def compare_jobs(slurm_records: SlurmRecords, predict: Predict) -> tuple[list[Co
             continue
         cut_short = min((job.started for job in of_it if job.state in CUT_SHORT), default=None)
         compared_jobs += [compare_job(job, prediction, cut_short) for job in of_it]
-    return compared_jobs, (*others, *left_out(unknown))
+    return compared_jobs, (*others, *slurm.left_out(unknown))
 
 
 A_WEEK_AGO = "now-7days"
@@ -345,7 +335,7 @@ def _decoded(content: bytes) -> str:
 
 
 def _run_sacct(query: SacctQuery) -> str:
-    command = [*COMMAND.split(), f"--starttime={query.since or A_WEEK_AGO}"]
+    command = [*slurm.COMMAND.split(), f"--starttime={query.since or A_WEEK_AGO}"]
     command += [] if query.until is None else [f"--endtime={query.until}"]
     command += [] if query.cluster is None else [f"--clusters={query.cluster}"]
     environment = {**os.environ, "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
@@ -373,20 +363,20 @@ SLICE = "1g.1gb"
 """Placeholder for the size of a slice."""
 
 
-def read_sacct(text: str) -> SlurmRecords:
+def read_sacct(text: str) -> slurm.SlurmRecords:
     """Parse an output."""
     if not text.lstrip("\ufeff \r\n\t").startswith("{"):
-        return read_parsable(text)
+        return slurm.read_parsable(text)
     try:
         document = json.loads(text.lstrip("\ufeff"))
     except (ValueError, RecursionError):
         message = "it begins as JSON and is none, so it was cut off or mixed with other output"
-        fix = f"{AS_PRINTED}, without what it says on standard error"
+        fix = f"{slurm.AS_PRINTED}, without what it says on standard error"
         raise Refused(Problem(field="", code="not_json", message=message, fix=fix)) from None
-    return read_document(document)
+    return slurm.read_document(document)
 
 
-def sent_table(jobs: Sequence[FinishedJob]) -> str:
+def sent_table(jobs: Sequence[slurm.FinishedJob]) -> str:
     """Jobs as a table for `read_sacct`, without fields that reconciliation does not need."""
     rows = [SENT_COLUMNS]
     for estimate_id, record in ((job.estimate_id, record) for job in jobs for record in job.records):
@@ -406,20 +396,20 @@ JOBS_AT_ONCE = 500
 def reconcile_output(ask: Callable[[str], Reconciliation], text: str) -> Reconciliation:
     """Reconcile an output of sacct with the service."""
     found = read_sacct(text)
-    jobs, left_out = finished_jobs(found.records)
+    jobs, others = slurm.finished_jobs(found.records)
     answers = [ask(sent_table(part)) for part in _parts(jobs)]
     return reconciliation_of(
         [job for answer in answers for job in answer.jobs],
-        [*left_out, *(one for answer in answers for one in answer.left_out)],
+        [*others, *(one for answer in answers for one in answer.left_out)],
         [*found.faults, *(fault for answer in answers for fault in answer.faults)],
         found.steps,
     )
 
 
-def _parts(jobs: Sequence[FinishedJob]) -> Iterator[list[FinishedJob]]:
+def _parts(jobs: Sequence[slurm.FinishedJob]) -> Iterator[list[slurm.FinishedJob]]:
     """Split jobs into parts, keeping those of one estimate together."""
-    part: list[FinishedJob] = []
-    for of_it in jobs_by_estimate(jobs).values():
+    part: list[slurm.FinishedJob] = []
+    for of_it in slurm.jobs_by_estimate(jobs).values():
         if part and len(part) + len(of_it) > JOBS_AT_ONCE:
             yield part
             part = []

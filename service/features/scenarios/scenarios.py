@@ -23,16 +23,7 @@ from service.api.access.credentials import PARAMETER, signed
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, Stale
 from service.features.estimates.answers import answer
-from service.features.scenarios.schemas import (
-    FIELDS,
-    HEAD,
-    MOST_DAYS,
-    QUESTION,
-    SUMMARY,
-    VERSIONS,
-    ScenarioRequest,
-    ShareRequest,
-)
+from service.features.scenarios import schemas
 from service.store import Engine
 from service.store import scenarios as store
 from service.store.engine import utc_text
@@ -52,7 +43,7 @@ from service.validation.text import checked_texts, normalized
 class ParsedScenario:
     """Parsed request for a scenario."""
 
-    label: ScenarioRequest
+    label: schemas.ScenarioRequest
     """Name and note, in Unicode's composed form."""
     question: Mapping[str, Any]
     found: Answer | None
@@ -63,7 +54,7 @@ def read_request(body: Mapping[str, Any], catalogue: Catalogue, *, answered: obj
     """Parse a request body."""
     problems = Collector()
     label = problems.read(_label, body)
-    question = body.get(QUESTION)
+    question = body.get(schemas.QUESTION)
     is_known = question is not None and to_json(question) == to_json(answered)
     found = None if is_known else problems.read(_answer, question, catalogue)
     if label is None or problems.problems or not isinstance(question, Mapping):
@@ -71,9 +62,9 @@ def read_request(body: Mapping[str, Any], catalogue: Catalogue, *, answered: obj
     return ParsedScenario(label, question, found)
 
 
-def _label(body: Mapping[str, Any]) -> ScenarioRequest:
-    given = {name: value for name, value in body.items() if name != QUESTION}
-    label = read_spec(ScenarioRequest, {name: normalized(value) for name, value in given.items()}, "")
+def _label(body: Mapping[str, Any]) -> schemas.ScenarioRequest:
+    given = {name: value for name, value in body.items() if name != schemas.QUESTION}
+    label = read_spec(schemas.ScenarioRequest, {name: normalized(value) for name, value in given.items()}, "")
     checked_texts(given)
     if not label.name.strip():
         message = "name holds nothing but spaces, so the scenario could not be found by it"
@@ -85,13 +76,13 @@ def _answer(question: object, catalogue: Catalogue) -> Answer:
     if question is None:
         message = "question is missing; a scenario keeps a question together with its answer"
         fix = "give what POST /v1/estimates takes"
-        raise Refused(Problem(field=QUESTION, code="required", message=message, fix=fix))
+        raise Refused(Problem(field=schemas.QUESTION, code="required", message=message, fix=fix))
     if not isinstance(question, Mapping):
-        raise Refused(not_an_object(QUESTION, ["model", "recipe", "cluster"]))
+        raise Refused(not_an_object(schemas.QUESTION, ["model", "recipe", "cluster"]))
     try:
         return answer(read_question(question, catalogue), catalogue)
     except Refused as refused:
-        raise refused_at(QUESTION, refused) from None
+        raise refused_at(schemas.QUESTION, refused) from None
 
 
 Done = TypeVar("Done")
@@ -137,10 +128,10 @@ def scenario_record(saved: SavedQuestion) -> Record:
     scenario, question = saved
     record = as_record(COLUMNS, scenario)
     return {
-        **{name: record[name] for name in HEAD},
-        QUESTION: question,
-        "summary": {name: record[name] for name in SUMMARY},
-        "versions": {name: record[name] for name in VERSIONS},
+        **{name: record[name] for name in schemas.HEAD},
+        schemas.QUESTION: question,
+        "summary": {name: record[name] for name in schemas.SUMMARY},
+        "versions": {name: record[name] for name in schemas.VERSIONS},
         "links": {
             "self": f"{PATH}/{scenario.id}",
             "revision": f"{PATH}/{scenario.id}?revision={scenario.revision}",
@@ -181,13 +172,15 @@ def patch_scenario(
     engine: Engine, view: Callable[[str], Catalogue], change: ScenarioChange, patch: Mapping[str, Any]
 ) -> SavedQuestion:
     """Patch a scenario in a new revision; an unchanged question keeps its answer."""
-    unknown = [unknown_field("", name, set(FIELDS), "the scenario") for name in patch if name not in FIELDS]
+    unknown = [
+        unknown_field("", name, set(schemas.FIELDS), "the scenario") for name in patch if name not in schemas.FIELDS
+    ]
 
     def rewrite(saved: SavedQuestion) -> SavedQuestion:
         if unknown:
             raise Refused(*unknown[:MOST_PROBLEMS])
         scenario, question = saved
-        body = apply_merge_patch({"name": scenario.name, "note": scenario.note, QUESTION: question}, patch)
+        body = apply_merge_patch({"name": scenario.name, "note": scenario.note, schemas.QUESTION: question}, patch)
         return _rewritten(engine, saved, read_request(body, view(scenario.owner), answered=question))
 
     return _apply(engine, change, rewrite)
@@ -238,7 +231,7 @@ def _answered(request: ParsedScenario) -> dict[str, Any]:
         "step_seconds": found.step.step_seconds.value,
         "gpu_hours": None if hours is None else hours.value,
         "cost_usd": None if cost is None else cost.value,
-        **{name: getattr(found.versions, name) for name in VERSIONS},
+        **{name: getattr(found.versions, name) for name in schemas.VERSIONS},
     }
 
 
@@ -305,7 +298,7 @@ def _listed_share(link: ShareLink, moment: datetime) -> ListedShare:
 
 
 def _end(body: Mapping[str, Any], moment: datetime) -> datetime:
-    requested = read_spec(ShareRequest, body, "")
+    requested = read_spec(schemas.ShareRequest, body, "")
     if requested.days is not None and requested.expires_at is not None:
         message = "days and expires_at both say when the link ends"
         raise Refused(Problem(field="expires_at", code="not_with_days", message=message, fix="give one of them"))
@@ -313,13 +306,13 @@ def _end(body: Mapping[str, Any], moment: datetime) -> datetime:
         return moment + timedelta(days=requested.days or DEFAULT_DAYS)
     try:
         end = datetime.fromisoformat(requested.expires_at)
-        is_near = moment < end <= moment + timedelta(days=MOST_DAYS)
+        is_near = moment < end <= moment + timedelta(days=schemas.MOST_DAYS)
     except (ValueError, TypeError, OverflowError):  # no moment, or one without a time zone
         message = "expires_at is no moment of RFC 3339 with its offset from UTC"
         fix = f"write it as {utc_text(moment + timedelta(days=DEFAULT_DAYS))}"
         raise Refused(Problem(field="expires_at", code="not_a_moment", message=message, fix=fix)) from None
     if not is_near:
-        message = f"expires_at is over already, or more than {MOST_DAYS} days from now"
+        message = f"expires_at is over already, or more than {schemas.MOST_DAYS} days from now"
         raise Refused(
             Problem(field="expires_at", code="out_of_range", message=message, fix="choose a moment in between")
         )

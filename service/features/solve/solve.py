@@ -18,15 +18,7 @@ from service.features.compare.schemas import CLUSTERS, PRICES, QUESTION
 from service.features.estimates.answers import answer, versions_of
 from service.features.estimates.metrics import COLUMNS
 from service.features.solve.schemas import SERVING, SolveRequest, in_question, read_open_question, read_request
-from service.planner.feasibility import (
-    RUN_LIMITS,
-    SIZE_LIMITS,
-    UNKNOWNS,
-    SolveLimits,
-    limits_given,
-    limits_missed,
-    memory_missing,
-)
+from service.planner import feasibility
 from service.planner.sizing import Server, affordable_inference_flop, inference_usd_per_million_tokens, optimal_size
 from service.planner.solve import Threshold, plan_batch, solve_steps
 from service.planner.steps import Steps, outcome
@@ -54,7 +46,7 @@ def solution_of(
     of_value = None if found is None else _answered(parsed, found.question, catalogue)
     of_next = _answered(parsed, beyond.question, catalogue) if beyond is not None and beyond.is_legal else None
     first_answer = of_value or of_next
-    unknown = UNKNOWNS.get(request.unknown)
+    unknown = feasibility.UNKNOWNS.get(request.unknown)
     why_not = None if beyond is None else beyond.why_not
     gap = None if threshold.gap is None else threshold.gap.why_not
     gap_warnings = () if threshold.gap is None or gap is None else (
@@ -107,9 +99,9 @@ def solve_cluster(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution
             field=f"limits.{name}",
             code="limit_not_read",
             message=f"{name} is not what bounds a cluster, so it would be ignored",
-            fix=f"leave it out; it takes {', '.join(('headroom_fraction', *RUN_LIMITS))}",
+            fix=f"leave it out; it takes {', '.join(('headroom_fraction', *feasibility.RUN_LIMITS))}",
         )
-        for name in SIZE_LIMITS
+        for name in feasibility.SIZE_LIMITS
         if getattr(request.limits, name) is not None
     ]
     if problems:
@@ -145,12 +137,16 @@ def solve_cluster(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution
     )
 
 
-def _why_not(row: ComparedRow, limits: SolveLimits) -> WhyNot | None:
+def _why_not(row: ComparedRow, limits: feasibility.SolveLimits) -> WhyNot | None:
     numbers = _numbers_of_row(row)
     if numbers.device_peak_bytes is None or numbers.usable_bytes is None or numbers.oom_probability_fraction is None:
         return None
-    missing = memory_missing(numbers.device_peak_bytes, numbers.usable_bytes, numbers.oom_probability_fraction, limits)
-    return missing or limits_missed({name: getattr(numbers, name) for name in RUN_LIMITS}, limits)
+    missing = feasibility.memory_missing(
+        numbers.device_peak_bytes, numbers.usable_bytes, numbers.oom_probability_fraction, limits
+    )
+    return missing or feasibility.limits_missed(
+        {name: getattr(numbers, name) for name in feasibility.RUN_LIMITS}, limits
+    )
 
 
 def _nearest(checked: list[tuple[ComparedRow, WhyNot | None]]) -> int:
@@ -314,7 +310,7 @@ def _affordable_flop(
 
 def _refuse_two_budgets(request: SolveRequest) -> None:
     limits, problems = request.limits, []
-    given = [f"limits.{name}" for name in limits_given(limits)]
+    given = [f"limits.{name}" for name in feasibility.limits_given(limits)]
     if limits.total_flop is not None:
         given += ["question"] if request.question is not None else []
         message = "limits.total_flop is the whole budget, and what stands beside it would change nothing"
@@ -323,7 +319,8 @@ def _refuse_two_budgets(request: SolveRequest) -> None:
         ]
     elif not given:
         message = "no budget is given, and a larger model is always better"
-        fix = f"give limits.total_flop, or a question and one of {', '.join(f'limits.{name}' for name in RUN_LIMITS)}"
+        named = ", ".join(f"limits.{name}" for name in feasibility.RUN_LIMITS)
+        fix = f"give limits.total_flop, or a question and one of {named}"
         problems = [Problem(field="limits", code="required", message=message, fix=fix)]
     if problems:
         raise Refused(*problems)

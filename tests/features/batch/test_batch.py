@@ -54,7 +54,7 @@ def together(*questions: Any) -> dict[str, Any]:
 
 def answering(monkeypatch: pytest.MonkeyPatch, answered: Callable[..., list[AnsweredQuestion]]) -> None:
     """Questions are answered otherwise, by a function that other processes can import."""
-    monkeypatch.setattr("service.features.batch.routes.answer_all", answered)
+    monkeypatch.setattr("service.features.batch.batch.answer_all", answered)
 
 
 def test_every_kind_has_its_route() -> None:
