@@ -26,7 +26,6 @@ OUTCOME_OF_STATUS: Mapping[int, AuditOutcome] = {403: "forbidden", 404: "not_fou
 
 MOST_WAITING = 10_000
 """Queued entries while the database does not answer; beyond that the oldest are dropped. Source: a choice."""
-
 LONGEST_SECONDS = 1.0
 """Longest wait for another thread's write: readers of the log do not queue up behind a slow database."""
 

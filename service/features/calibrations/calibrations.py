@@ -284,10 +284,8 @@ def _problem(code: str, message: str, fix: str) -> Problem:
 
 DRIFTING = 2.0
 """Multiple of the held-out error at which a device has changed. Source: a choice."""
-
 LEAST_ERROR_FRACTION = 0.03
 """Errors below this are noise. Source: a choice; runs of one machine differ by 1 to 3 %."""
-
 LEAST_MEASUREMENTS = 3
 """Fewest newer measurements of a probe that can show a drift. Source: a choice."""
 

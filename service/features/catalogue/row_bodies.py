@@ -137,7 +137,6 @@ LABEL_BASIS = "estimate: label x 0.985"
 
 HOST_BYTES_PER_S = 16e9
 """Host link where none is stated. Source: PCIe 4 x8, as the shipped catalogue assumes it (note in gpus.csv)."""
-
 NETWORK_BYTES_PER_S = 12.5e9 / 8
 """Network of one GPU where none is stated. Source: 100 Gbit/s shared by 8 GPUs as in AWS g5.48xlarge, as the shipped
 catalogue assumes it (note in gpus.csv)."""

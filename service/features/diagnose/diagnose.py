@@ -36,7 +36,6 @@ SMALL_BYTES, MIDDLE_BYTES, LARGE_BYTES = 2.0**20, 2.0**21, 10 * 2.0**20
 MIDDLE_SEGMENT_BYTES = 20 * 2.0**20
 """Requests up to 1 MiB open a segment of 2 MiB, up to 10 MiB one of 20 MiB, larger ones multiples of 2 MiB.
 Source: c10/cuda/CUDACachingAllocator.cpp, get_allocation_size."""
-
 LEAST_MATCHED_BYTES = 2 * MIDDLE_SEGMENT_BYTES
 """Sizes below which too many tensors match. Source: a choice; segments of 20 MiB hold any small tensor."""
 

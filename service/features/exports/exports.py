@@ -73,7 +73,6 @@ COMMAND = "command"
 
 MOST_UNKNOWN = 200
 """Settings not understood that an answer names."""
-
 LONGEST_NAME = 80
 """Characters of such a setting's name that are repeated."""
 

@@ -128,7 +128,6 @@ def slowness(compared: Sequence[Compared], *, at_high: bool = False) -> float | 
 
 TIGHT_FRACTION = 0.95
 """Share of the usable memory above which a job has no room for a longer sequence or a fragment. Source: a choice."""
-
 BROKEN_SCALE = 2.0
 """Slowdown that no spread of formulas explains: a link, a clock or a device is broken.
 Source: a choice; the worst published GPU of a fitted kind is 1.3 times as slow."""

@@ -34,10 +34,8 @@ CHECK_ID = re.compile(r"lch_[0-9a-f]{32}")
 
 BETWEEN_SECONDS = 60.0
 """Time that a worker may take beside its probes, to start and to upload. Source: a choice."""
-
 BEFORE_SWEEPS = 1
 """Priority of launch checks over sweeps: a caller waits minutes for a check, and a sweep may take a night."""
-
 ALIVE_SECONDS = 120.0
 """Age of the last heartbeat up to which a worker counts as live. Source: a choice; two leases."""
 

@@ -21,13 +21,10 @@ from service.estimator.software.precision import Format, peak_flop_per_s
 
 MOST_RANKS = 8
 """Processes of one probe: those of a node. Source: a choice."""
-
 CPU_RANKS = 2
 """Processes of a collective on a machine without a GPU. Source: a choice; the fewest that exchange anything."""
-
 UNSEEN_THREADS = 2
 """Threads assumed of a worker that has not connected yet. Source: a choice."""
-
 UNSEEN_MEMORY_BYTES = 4e9
 """Memory that probes may fill where the worker did not report it. Source: a choice; a small machine has it."""
 
@@ -117,16 +114,12 @@ def _none_matches(gpu: Gpu, workers: Sequence[SeenWorker]) -> Problem:
 CPU_FLOP_PER_S = 10e9
 """Conservative fp32 rate of one processor thread. Source: a choice; threads of cloud machines reach 20e9 and
 more, and other work may run beside the probe."""
-
 CPU_BYTES_PER_S = 5e9
 """Conservative memory rate of one processor thread. Source: a choice; half of what one DDR4 channel does."""
-
 GPU_FLOP_PER_S = 20e12
 """Conservative 16-bit rate of a GPU outside the catalogue. Source: a choice."""
-
 GPU_BYTES_PER_S = 200e9
 """Conservative memory rate of such a GPU. Source: a choice."""
-
 EXPECTED_FRACTION = 0.4
 """Fraction of data sheet rates that every GPU reaches. Source: a choice; below every row of MATRIX_RATES."""
 
@@ -212,20 +205,15 @@ def depths_of(model: Model) -> tuple[int, int]:
 
 STEP_SHARE = 0.3
 """Share of the time that training steps take on a processor. Source: a choice."""
-
 STEPS = 14
 """Steps of either depth that the step and profile probes run together, about: three and two timed ones at two depths,
 five for the profile. Source: definition."""
-
 LEAST_TOKENS = 32
 """Shortest sequence that is measured. Source: a choice; shorter products are all launch."""
-
 CPU_TOKENS = 512
 """Longest sequence that is measured on a processor. Source: a choice."""
-
 GPU_LEAST_TOKENS = 512
 """Shortest sequence of a step that is measured on a GPU. Source: a choice."""
-
 MEMORY_SHARE = 0.9
 """Share of the memory that a step may be expected to take. Source: a choice."""
 

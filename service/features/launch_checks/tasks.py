@@ -163,13 +163,10 @@ Source: definition: inputs and outputs; a norm's weight gradient is also summed 
 UPDATE_BYTES = 28.0
 """Bytes that AdamW reads and writes for each parameter in fp32: it reads weight, gradient and two moments, and
 writes all but the gradient. Source: definition."""
-
 MOST_PARAMETERS = 1 << 26
 """Parameters of the update that is measured, at most. Source: a choice; a larger update runs at the same rate."""
-
 CPU_PARAMETERS = 1 << 22
 """The same on a processor. Source: a choice; too many for a cache."""
-
 LOGIT_BYTES = 4
 """Bytes of a logit in the loss. Source: torch.nn.functional.cross_entropy of fp32 logits, as all stacks compute it."""
 
@@ -253,10 +250,8 @@ def moved_bytes(entry: Mapping[str, Any]) -> float:
 
 MOST_BYTES = 1 << 28
 """Largest message. Source: a choice; larger ones run at the same rate."""
-
 CPU_MOST_BYTES = 1 << 24
 """The same on a processor. Source: a choice; gloo copies through memory."""
-
 LEAST_BYTES = 1 << 12
 """Smallest message. Source: a choice; below it only latency counts."""
 
@@ -400,7 +395,6 @@ REPORTED_STEPS = (1, STEPS)
 
 TIMED_STEPS = 5
 """Steps whose time the probe reports. Source: a choice."""
-
 CPU_TIMED_STEPS = 3
 """The same on a processor. Source: a choice."""
 
@@ -475,22 +469,16 @@ SHARES: Mapping[ProbeName, float] = {
 
 START_SECONDS = 4.0
 """Time for a probe process to start and import torch. Source: measured on small machines: 2 to 5 s."""
-
 GRACE = 3.0
 """Timeout over the estimated time. Source: a choice."""
-
 LEAST_TIMEOUT_SECONDS = 60.0
 """Shortest timeout. Source: a choice; a shared machine is slow to start."""
-
 REPEATS = 20
 """Repeats, whose median is reported. Source: a choice; the noise of a median of 20 is a quarter of one repeat's."""
-
 FEWEST_REPEATS = 5
 """Repeats of slow items. Source: a choice; the fewest with usable percentiles."""
-
 BESIDE_REPEATS = 6
 """Runs beside the repeats: warm-up, and the reference in higher precision. Source: a choice."""
-
 MEMORY_SHARE = 0.4
 """Share of device memory that one item may take. Source: a choice."""
 

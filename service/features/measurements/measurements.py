@@ -38,7 +38,6 @@ Predict = Callable[[Observed], float | None]
 
 MOST_ERROR_FRACTION = 0.1
 """Error of a result above which its kernel is wrong. Source: a choice; fp8 products are off by 0.05."""
-
 MOST_LIKE = 256
 """Most measurements to compare another one with. Source: a choice; a median needs no more."""
 

@@ -19,10 +19,8 @@ from service.validation.reading import field_names, read_spec
 
 MOST_PLANS = 100
 """Most plans in an answer, each with its full estimate."""
-
 MOST_CLUSTERS = 16
 """Most clusters of a request."""
-
 MOST_MACHINES = 64
 """Most combinations of a cluster and a number of GPUs in a request."""
 
