@@ -29,6 +29,7 @@ from service.api.requests import (
 )
 from service.catalogue import Catalogue
 from service.errors import NotFound, Refused
+from service.features.checks import schemas
 from service.features.checks.check import (
     LEFT_OUT,
     NO_TURN,
@@ -42,13 +43,6 @@ from service.features.checks.check import (
     check_until,
     check_with_questions,
     quick_check,
-)
-from service.features.checks.schemas import (
-    AdmissionAnswer,
-    AdmissionReview,
-    CheckRequest,
-    KubernetesObject,
-    SlurmCheckRequest,
 )
 from service.validation.flat import FlatQuestion, body_of_flat
 from service.validation.json_text import parse_object
@@ -67,7 +61,7 @@ router = APIRouter(tags=["checks"], route_class=StrictRoute)
     response_model=answer(Check),
     openapi_extra=requires("read") | examples("createCheck"),
 )
-async def create_check(request: Request, body: RawJsonBody[CheckRequest], catalogue: CatalogueDep) -> Response:
+async def create_check(request: Request, body: RawJsonBody[schemas.CheckRequest], catalogue: CatalogueDep) -> Response:
     """Check a job; one that does not fit is answered with deny and the reason."""
     if is_long_launcher_text(body):
         found = await evaluated(request, check, body, catalogue)
@@ -182,7 +176,7 @@ async def get_adapter(request: Request, scheduler: Scheduler, name: AdapterFile)
     openapi_extra=requires("read") | examples("createSlurmCheck"),
 )
 async def create_slurm_check(
-    request: Request, body: RawJsonBody[SlurmCheckRequest], catalogue: CallerCatalogue
+    request: Request, body: RawJsonBody[schemas.SlurmCheckRequest], catalogue: CallerCatalogue
 ) -> PlainTextResponse:
     """Check a job for a Slurm hook."""
     job_check = await evaluated(request, check_slurm_job, body, catalogue)
@@ -197,7 +191,7 @@ async def create_slurm_check(
     openapi_extra=requires("read") | examples("createKubernetesCheck"),
 )
 async def create_kubernetes_check(
-    request: Request, body: RawJsonBody[KubernetesObject], catalogue: CallerCatalogue
+    request: Request, body: RawJsonBody[schemas.KubernetesObject], catalogue: CallerCatalogue
 ) -> Response:
     """A Job, JobSet, PyTorchJob, TrainJob, or a Workload of Kueue; anything else is unknown."""
     job_check = await evaluated(request, check_manifest, body, catalogue)
@@ -208,12 +202,12 @@ async def create_kubernetes_check(
 @adapter_router.post(
     "/v1/adapters/kubernetes/admission/{token}",
     summary="A validating webhook of Kubernetes",
-    response_model=answer(AdmissionAnswer),
+    response_model=answer(schemas.AdmissionAnswer),
     response_description="The same review with its response.",
     openapi_extra=PUBLIC | examples("createAdmissionReview"),
 )
 async def create_admission_review(
-    request: Request, token: Token, body: RawJsonBody[AdmissionReview], catalogue: CallerCatalogue
+    request: Request, token: Token, body: RawJsonBody[schemas.AdmissionReview], catalogue: CallerCatalogue
 ) -> Response:
     """AdmissionReview of admission.k8s.io/v1, in and out.
 

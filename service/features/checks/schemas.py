@@ -19,17 +19,10 @@ from service.features.exports.exports import import_file
 from service.formats.launchers.slurm import SlurmJob
 from service.formats.program import SCRIPT_FORMAT, training_in
 from service.formats.text import LONGEST_FILE_BYTES
+from service.validation import question_parts
 from service.validation.forms import Component, DescribedAs
 from service.validation.json_text import apply_merge_patch
 from service.validation.problems import Collector, refused_at
-from service.validation.question_parts import (
-    ClusterFields,
-    ClusterForm,
-    QuestionRequest,
-    RecipeFields,
-    RowName,
-    read_cluster,
-)
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.reading import field_names, read_spec
 from service.validation.text import single_line
@@ -63,28 +56,30 @@ class Launch(Strict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRequest(Strict, QuestionRequest):
+class CheckRequest(Strict, question_parts.QuestionRequest):
     """A job that wants to start: a question, in its own words or its launcher's, and what it may take."""
 
-    recipe: RecipeFields = None
+    recipe: question_parts.RecipeFields = None
     """How it is trained, as far as its launcher does not say it."""
     limits: Annotated[Any, DescribedAs(Limits | None)] = None
     """What the run may take at most; null for no limit."""
     launch: Annotated[Any, DescribedAs(Launch | None)] = None
     """The launcher's own words, which say of model, recipe and layout what the question leaves out."""
-    free_pool: Annotated[Any, DescribedAs(Annotated[tuple[ClusterForm, ...], MaxLen(MOST_FREE)] | None)] = None
+    free_pool: Annotated[
+        Any, DescribedAs(Annotated[tuple[question_parts.ClusterForm, ...], MaxLen(MOST_FREE)] | None)
+    ] = None
     """Clusters of GPUs that are free; the job is judged on the first where cluster is absent."""
     deadline_seconds: Annotated[float, Ge(0), Le(60)] = 0.005
     """Seconds until the verdict has to come; alternatives are tried while they last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiteQuestion(Strict, QuestionRequest):
+class SiteQuestion(Strict, question_parts.QuestionRequest):
     """What holds for every job of a site."""
 
-    recipe: RecipeFields = None
+    recipe: question_parts.RecipeFields = None
     """How they train, as far as all agree."""
-    cluster: Annotated[Any, DescribedAs(RowName | ClusterFields)] = None
+    cluster: Annotated[Any, DescribedAs(question_parts.RowName | question_parts.ClusterFields)] = None
     """What the jobs run on; the job says how many GPUs."""
     limits: Annotated[Any, DescribedAs(Limits)] = None
     """What a run may take at most."""
@@ -226,7 +221,7 @@ def _free_pool(value: object, catalogue: Catalogue) -> tuple[Any, ...]:
     problems = Collector()
     for place, cluster in enumerate(value):
         try:
-            read_cluster(cluster, catalogue)
+            question_parts.read_cluster(cluster, catalogue)
         except Refused as refused:
             problems.add(*refused_at(f"free_pool[{place}]", refused, "cluster").problems)
     problems.refuse()

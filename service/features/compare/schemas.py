@@ -15,20 +15,11 @@ from service.catalogue.rows import PriceRow
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.question import Name, OwnedPrice, Price, PriceModel, Strict
 from service.planner.steps import Steps
+from service.validation import question_parts
 from service.validation.flat import ALIASES, EXAMPLE, LIST_MARK, FlatForm, body_of_flat, flat_fields, read_value
 from service.validation.forms import DescribedAs, requiring
 from service.validation.json_text import apply_merge_patch
 from service.validation.problems import Collector, DistinctCollector, not_an_object, refused_at
-from service.validation.question_parts import (
-    PARTS,
-    CardPrice,
-    CataloguePrice,
-    ClusterForm,
-    JobQuestion,
-    LayoutPatch,
-    RecipePatch,
-    read_price,
-)
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.reading import field_names, read_spec
 
@@ -65,7 +56,10 @@ class ComparedPrices:
     """A name; * for each that the catalogue holds."""
 
 
-OfferForm = Annotated[Any, DescribedAs(Price | CataloguePrice | CardPrice | OwnedPrice | ComparedPrices | None)]
+OfferForm = Annotated[
+    Any,
+    DescribedAs(Price | question_parts.CataloguePrice | question_parts.CardPrice | OwnedPrice | ComparedPrices | None),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,20 +68,20 @@ class ComparedCluster:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = requiring("cluster")
 
-    cluster: ClusterForm = None
+    cluster: question_parts.ClusterForm = None
     """What it is."""
     name: Annotated[str, Len(1, 120)] | None = None
     """What to call it; the name of its preset where absent."""
-    recipe: Annotated[Any, DescribedAs(RecipePatch | None)] = None
+    recipe: Annotated[Any, DescribedAs(question_parts.RecipePatch | None)] = None
     """Fields of the recipe that are its own."""
-    layout: Annotated[Any, DescribedAs(LayoutPatch | None)] = None
+    layout: Annotated[Any, DescribedAs(question_parts.LayoutPatch | None)] = None
     """Fields of the layout that are its own."""
     price: OfferForm = None
     """Its own price, instead of those of the list."""
 
 
 ClusterList = Annotated[
-    Any, DescribedAs(Annotated[tuple[ClusterForm | ComparedCluster, ...], Len(1, MOST_ROWS)] | None)
+    Any, DescribedAs(Annotated[tuple[question_parts.ClusterForm | ComparedCluster, ...], Len(1, MOST_ROWS)] | None)
 ]
 PriceList = Annotated[Any, DescribedAs(Annotated[tuple[OfferForm, ...], Len(1, MOST_ROWS)] | None)]
 
@@ -113,7 +107,7 @@ class ComparisonRequest(ComparisonOptions):
 
     __pydantic_config__: ClassVar[dict[str, Any]] = requiring("question")
 
-    question: Annotated[Any, DescribedAs(JobQuestion)] = None
+    question: Annotated[Any, DescribedAs(question_parts.JobQuestion)] = None
     """What POST /v1/estimates takes; its cluster and price may be in the lists instead."""
     clusters: ClusterList = None
     """What the job is compared on; null for the cluster of the question alone."""
@@ -157,7 +151,7 @@ def refuse_price(value: object, catalogue: Catalogue) -> None:
     if isinstance(value, Mapping) and _has_wildcard(value):
         whole = {**IMPLIED, **value} if value.get("provider") == ANY else value
         value = {**whole, "price_model": "on-demand"} if whole.get("price_model") == ANY else whole
-    read_price(value, None, catalogue)
+    question_parts.read_price(value, None, catalogue)
 
 
 def matching_prices(value: Any, gpu: str, catalogue: Catalogue) -> list[Any]:
@@ -401,7 +395,7 @@ def _question(body: Mapping[str, Any]) -> Mapping[str, Any]:
         fix = "give what POST /v1/estimates takes; its cluster and price may stand in clusters and prices instead"
         raise Refused(Problem(field=QUESTION, code="required", message=message, fix=fix))
     if not isinstance(question, Mapping):
-        raise Refused(not_an_object(QUESTION, PARTS))
+        raise Refused(not_an_object(QUESTION, question_parts.PARTS))
     twice = [
         Problem(
             field=f"{QUESTION}.{one}",

@@ -8,15 +8,9 @@ from typing import Annotated, Any
 from annotated_types import Ge, Len, Lt
 from pydantic_core import from_json
 
+from service.calibration import tool_files
 from service.calibration.observations import Observed, predicted_value, processor_of
 from service.calibration.records import Environment, ProbeRecord, fault_of
-from service.calibration.tool_files import (
-    COLUMNS,
-    read_gemm_table,
-    read_memory_snapshot,
-    read_nccl_tests,
-    refuse_pickle,
-)
 from service.catalogue import Catalogue
 from service.catalogue.catalogue import calibrated_gpu
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused
@@ -203,17 +197,17 @@ def _snapshot(text: str, beside: MeasurementImportQuery) -> tuple[ProbeRecord, .
         message = "a memory snapshot does not tell on which device it was taken"
         fix = "name it as device, e.g. NVIDIA H100 80GB HBM3"
         raise Refused(Problem(field="device", code="required", message=message, fix=fix))
-    return read_memory_snapshot(text, beside.device, beside.memory_bytes or 0.0)
+    return tool_files.read_memory_snapshot(text, beside.device, beside.memory_bytes or 0.0)
 
 
 FORMATS: Mapping[str, Format] = {
     "nccl-tests": Format(
         meaning="what all_reduce_perf and its like of nccl-tests or rccl-tests print, head included",
-        read=lambda text, beside: read_nccl_tests(text, beside.operation),
+        read=lambda text, beside: tool_files.read_nccl_tests(text, beside.operation),
     ),
     "gemm-csv": Format(
-        meaning=f"CSV with a matrix product a line; columns: {', '.join(COLUMNS)}",
-        read=lambda text, _: read_gemm_table(text),
+        meaning=f"CSV with a matrix product a line; columns: {', '.join(tool_files.COLUMNS)}",
+        read=lambda text, _: tool_files.read_gemm_table(text),
     ),
     "memory-snapshot": Format(meaning="torch.cuda.memory._snapshot() as JSON; its pickle is refused", read=_snapshot),
 }
@@ -232,7 +226,7 @@ def import_measurements(
 
 def text_of(content: bytes) -> str:
     """Decode a file."""
-    refuse_pickle(content)
+    tool_files.refuse_pickle(content)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -254,7 +248,7 @@ def import_file(
     engine: Engine, catalogue: Catalogue, kind: str, content: bytes, name: str, given: Sequence[str]
 ) -> ImportedMeasurements:
     """Store the measurements of a file."""
-    refuse_pickle(content, name)
+    tool_files.refuse_pickle(content, name)
     beside = dict(map(_pair, given))
     if kind == RECORDS:
         return import_records(engine, catalogue, UNRESTRICTED, {**_object(content), **beside})

@@ -35,19 +35,9 @@ from service.features.sweeps.rows import (
     SweptRecipe,
     reserved_names,
 )
+from service.validation import question_parts
 from service.validation.forms import DescribedAs
 from service.validation.problems import not_an_object, refused_at, unknown_field
-from service.validation.question_parts import (
-    ClusterForm,
-    ModelForm,
-    PriceForm,
-    QuestionRequest,
-    read_cluster,
-    read_model,
-    read_price,
-    region_of_price,
-    with_region,
-)
 from service.validation.questions import EXAMPLES
 from service.validation.reading import field_names, read_spec
 from service.validation.text import checked_texts
@@ -65,23 +55,25 @@ class ItemReader:
         self._places: dict[str | None, Any] = {None: None}
         """A price at each place."""
         for price in prices:
-            self._places.setdefault(region_of_price(price, catalogue), price)
+            self._places.setdefault(question_parts.region_of_price(price, catalogue), price)
         self._gpus: dict[str, None] = {}
 
     def model(self, item: Any) -> SweptModel:
         """An item of the list of models."""
         preset = item.get("preset") if isinstance(item, Mapping) else item
-        found = read_model(item, self._catalogue)
+        found = question_parts.read_model(item, self._catalogue)
         name = self._catalogue.find_model(preset).row.slug if isinstance(preset, str) else None
         return SweptModel(name=name, model=found.spec)
 
     def cluster(self, item: Any) -> SweptCluster:
         """An item of the list of clusters."""
         preset = item.get("preset") if isinstance(item, Mapping) else item
-        machine = read_cluster(item, self._catalogue).spec
+        machine = question_parts.read_cluster(item, self._catalogue).spec
         name = self._catalogue.find_cluster(preset).row.slug if isinstance(preset, str) else None
         self._gpus[machine.gpu.slug] = None
-        at = tuple(with_region(machine.cluster, price, self._catalogue).spec for price in self._places.values())
+        at = tuple(
+            question_parts.with_region(machine.cluster, price, self._catalogue).spec for price in self._places.values()
+        )
         return SweptCluster(name=name, gpu=machine.gpu, at=at)
 
     def layout(self, item: Any) -> SweptLayout:
@@ -110,13 +102,13 @@ class ItemReader:
         if isinstance(item, Mapping) and any(item.get(name) == ANY for name in SPREAD):
             message = f"{ANY} stands for several prices, and each row of a sweep has one"
             raise Refused(Problem(field="price", code="several_prices", message=message, fix="list them one by one"))
-        read_price(item, None, self._catalogue)
-        place = list(self._places).index(region_of_price(item, self._catalogue))
+        question_parts.read_price(item, None, self._catalogue)
+        place = list(self._places).index(question_parts.region_of_price(item, self._catalogue))
         return SweptPrice(place=place, of_gpu={gpu: self._of_gpu(item, gpu) for gpu in self._gpus})
 
     def _of_gpu(self, item: Any, gpu: str) -> PriceOfGpu:
         try:
-            return PriceOfGpu(price=read_price(item, gpu, self._catalogue).spec)
+            return PriceOfGpu(price=question_parts.read_price(item, gpu, self._catalogue).spec)
         except Refused as refused:
             return PriceOfGpu(price=None, problems=tuple(refused.problems))
 
@@ -142,17 +134,17 @@ class SweepRequest:
     """What the team calls it."""
     columns: Annotated[tuple[Name, ...], Len(1, 64)] | None = None
     """Numbers of each row, by the names that cells give them; those that most callers want where absent."""
-    models: Annotated[Any, _list_of(ModelForm)] = None
+    models: Annotated[Any, _list_of(question_parts.ModelForm)] = None
     """What is trained."""
-    clusters: Annotated[Any, _list_of(ClusterForm)] = None
+    clusters: Annotated[Any, _list_of(question_parts.ClusterForm)] = None
     """What it runs on."""
     layouts: Annotated[Any, _list_of(Layout | OpenLayout)] = None
     """How it is divided; of plans what is pinned or restricted; defaults alone where absent."""
     recipes: Annotated[Any, _list_of(Recipe | OpenRecipe)] = None
     """How it is trained; of plans micro_batch and recompute may be lists."""
-    prices: Annotated[Any, _list_of(PriceForm)] = None
+    prices: Annotated[Any, _list_of(question_parts.PriceForm)] = None
     """What it costs; null in the list, or no list, for no price."""
-    rows: Annotated[Any, _list_of(QuestionRequest)] = None
+    rows: Annotated[Any, _list_of(question_parts.QuestionRequest)] = None
     """Questions one by one, in place of the lists."""
     plan: Annotated[Any, DescribedAs(SweepPlan | None)] = None
     """How plans are ranked."""

@@ -20,14 +20,8 @@ from service.api.openapi import BINARY, examples, requires
 from service.api.requests import JsonBody, StrictRoute, answer
 from service.errors import LeaseLost, Problem
 from service.features.launch_checks.finished_jobs import on_end
+from service.features.workers import schemas
 from service.features.workers.leases import NOT_HELD, JobId, JobNotifications, LeaseToken, lease_of
-from service.features.workers.schemas import (
-    MOST_WAIT_SECONDS,
-    ClaimRequest,
-    FinishRequest,
-    HeartbeatRequest,
-    refuse_deep_progress,
-)
 from service.jobs import leases
 from service.jobs.leases import JobFile, Lease, heartbeat_job, holds_job, store_file
 from service.store.workers import JobRequest, WorkerBounds, read_workers, record_worker
@@ -57,9 +51,9 @@ WRITTEN = "It is written."
     responses={204: {"description": "There is none for this worker; it may ask again at once."}},
     openapi_extra=requires("worker") | examples("claimJob"),
 )
-async def claim_job(request: Request, body: JsonBody[ClaimRequest]) -> Response:
+async def claim_job(request: Request, body: JsonBody[schemas.ClaimRequest]) -> Response:
     """Waits for a job that the worker can do, for wait_seconds at most."""
-    claim_request = read_spec(ClaimRequest, body, "")  # waits on the event loop; only queries take a thread
+    claim_request = read_spec(schemas.ClaimRequest, body, "")  # waits on the event loop; only queries take a thread
     engine, state = database_of(request), request.app.state
     capabilities = with_catalogue_names(view_of(request), claim_request.capabilities)
     caller, bounds = caller_of(request), WorkerBounds(state.settings.workers_per_key, _alive_seconds(request))
@@ -97,10 +91,10 @@ async def claim_job(request: Request, body: JsonBody[ClaimRequest]) -> Response:
     openapi_extra=requires("worker") | examples("keepJob"),
 )
 @queued
-def keep_job(request: Request, database: Database, job_id: JobId, body: JsonBody[HeartbeatRequest]) -> Response:
+def keep_job(request: Request, database: Database, job_id: JobId, body: JsonBody[schemas.HeartbeatRequest]) -> Response:
     """Renews the lease. 409: no job is held under it, so what runs is to be stopped. At most 16 KB."""
-    sent = read_spec(HeartbeatRequest, body, "")
-    refuse_deep_progress(sent.progress)
+    sent = read_spec(schemas.HeartbeatRequest, body, "")
+    schemas.refuse_deep_progress(sent.progress)
     lease = lease_of(request, job_id, sent.lease)
     state = heartbeat_job(database, lease, request.app.state.settings.lease_seconds, sent.progress)
     if state == "lost":
@@ -151,9 +145,9 @@ def _keep(request: Request, lease: Lease, file: JobFile) -> Response:
     openapi_extra=requires("worker") | examples("finishJob"),
 )
 @queued
-def finish_job(request: Request, job_id: JobId, body: JsonBody[FinishRequest]) -> Response:
+def finish_job(request: Request, job_id: JobId, body: JsonBody[schemas.FinishRequest]) -> Response:
     """Hands in the outcome of the attempt. Sent again, it is taken once; another outcome is 409."""
-    sent = read_spec(FinishRequest, body, "")
+    sent = read_spec(schemas.FinishRequest, body, "")
     if not leases.finish_job(database_of(request), lease_of(request, job_id, sent.lease), sent.ended(), on_end):
         raise LeaseLost(NOT_HELD)
     return Response(status_code=204)
@@ -171,4 +165,4 @@ def list_workers(request: Request, database: Database, caller: CallerDep) -> Res
 def _alive_seconds(request: Request) -> float:
     """Time for which a worker that is not heard of is taken to be there."""
     lease_seconds: float = request.app.state.settings.lease_seconds
-    return MOST_WAIT_SECONDS + lease_seconds
+    return schemas.MOST_WAIT_SECONDS + lease_seconds
