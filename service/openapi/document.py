@@ -220,16 +220,6 @@ def problem_schemas() -> dict[str, Schema]:
     return {"Problem": problem | {"properties": problem["properties"] | filled}, "FieldProblem": field}
 
 
-def problem_responses() -> dict[str, Schema]:
-    """A response for each status, with an example of every kind of problem that has it."""
-    return {name: _response(status) for status, name in RESPONSES.items() if status != "4XX"}
-
-
-def response_ref(status: str) -> Schema:
-    """The response of a status that is a problem document."""
-    return {"$ref": f"#/components/responses/{RESPONSES[status]}"}
-
-
 def problem_example(code: str) -> dict[str, Any]:
     """A problem document of one kind, as the service sends it."""
     fields = [] if code in DETAILS else [dict(FIELDS[code])]
@@ -239,7 +229,8 @@ def problem_example(code: str) -> dict[str, Any]:
     return document
 
 
-def _response(status: str) -> Schema:
+def _problem_response(status: str) -> Schema:
+    """The response of a status, with an example of every kind of problem that has it."""
     own = [code for code, kind in KINDS.items() if str(kind.status) == status]
     codes = own or [code for code, kind in KINDS.items() if str(kind.status) not in RESPONSES]
     titles = [KINDS[code].title for code in codes]
@@ -286,7 +277,7 @@ def tidied(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Schem
     schemas = {name: with_references(one, hoisted) for name, one in schemas.items()}
     answered = answered_by(paths, schemas | hoisted)
     complete = {name: _complete(one) if name in answered else one for name, one in schemas.items()}
-    return paths, {name: _defaults_in_words(_as_on_the_wire(one)) for name, one in (complete | hoisted).items()}
+    return paths, {name: _as_on_the_wire(one) for name, one in (complete | hoisted).items()}
 
 
 def without_titles(value: Any) -> Any:
@@ -375,7 +366,8 @@ def _as_on_the_wire(schema: Schema) -> Schema:
     if "properties" not in schema:
         return schema
     inlined = {name: one for name, one in schema["properties"].items() if INLINED in one}
-    fields = {WIRE_NAMES.get(name, name): _as_double(name, one) for name, one in schema["properties"].items()}
+    described = {name: _default_in_words(_as_double(name, one)) for name, one in schema["properties"].items()}
+    fields = {WIRE_NAMES.get(name, name): one for name, one in described.items()}
     fields = {name: one for name, one in fields.items() if name not in inlined}
     required = [WIRE_NAMES.get(name, name) for name in schema.get("required", ()) if name not in inlined]
     whole = {**schema, "properties": fields, **({"required": required} if required else {})}
@@ -391,14 +383,8 @@ def _as_double(name: str, schema: Schema) -> Schema:
     return schema | ({"anyOf": options} if options else {"type": "number"})
 
 
-def _defaults_in_words(schema: Schema) -> Schema:
-    """Move defaults into descriptions: generated clients treat a field with a `default` as always present."""
-    if "properties" not in schema:
-        return schema
-    return schema | {"properties": {name: _default_in_words(one) for name, one in schema["properties"].items()}}
-
-
 def _default_in_words(field: Schema) -> Schema:
+    """Move a default into the description: generated clients treat a field with a `default` as always present."""
     default = field.get("default")
     schema = {key: value for key, value in field.items() if key != "default"}
     if default in (None, [], "") or isinstance(default, Mapping):
@@ -454,21 +440,6 @@ def without_bounds(value: Any) -> Any:
 COMPONENTS = "#/components/"
 
 
-def share_parameters(paths: Mapping[str, Any], shared: dict[str, Schema]) -> None:
-    """Move parameters that several operations have into the shared ones, in place."""
-    _share([operation.get("parameters", []) for operation in _operations(paths)], "parameters", shared)
-
-
-def share_responses(paths: Mapping[str, Any], shared: dict[str, Schema]) -> None:
-    """Move responses that several operations give into the shared ones, in place."""
-    _share([operation["responses"] for operation in _operations(paths)], "responses", shared)
-
-
-def _operations(paths: Mapping[str, Any]) -> Iterator[Any]:
-    for operations in paths.values():
-        yield from operations.values()
-
-
 def _share(places: list[Any], kind: str, shared: dict[str, Schema]) -> None:
     every = [(place, key) for place in places for key in (place if isinstance(place, dict) else range(len(place)))]
     used = Counter(_text(place[key]) for place, key in every)
@@ -478,7 +449,8 @@ def _share(places: list[Any], kind: str, shared: dict[str, Schema]) -> None:
         if "$ref" in place[key] or used[text] == 1:
             continue
         if text not in names:
-            names[text] = _free_name(_name_of(place[key]), shared)
+            name = _name_of(place[key])
+            names[text] = next(one for one in (name, *map(f"{name}{{}}".format, range(2, 100))) if one not in shared)
             shared[names[text]] = place[key]
         place[key] = {"$ref": f"{COMPONENTS}{kind}/{names[text]}"}
 
@@ -497,10 +469,6 @@ def _name_of(part: Schema) -> str:
         subtype = media_type.rpartition("/")[2].rpartition(".")[2].rpartition("-")[2].capitalize()
         return reference.rpartition("/")[2] if reference else f"{subtype}File"
     return "Done"
-
-
-def _free_name(name: str, taken: Mapping[str, Schema]) -> str:
-    return next(one for one in (name, *(f"{name}{number}" for number in range(2, 100))) if one not in taken)
 
 
 RECORDED = Path(__file__).parents[1] / "web" / "examples"
@@ -599,17 +567,20 @@ def contract(app: FastAPI) -> dict[str, Any]:
     )
     paths, own = tidied(document)
     schemas = compacted(published_schemas(problem_schemas()) | published_schemas(own))
-    paths = compacted(published(dict(sorted(paths.items(), key=_place_in_tags))))
+    by_family = sorted(paths.items(), key=lambda path: [*TAGS].index(next(iter(path[1].values()))["tags"][0]))
+    paths = compacted(published(dict(by_family)))
     answered = answered_by(paths, schemas) & schemas.keys()
     schemas |= {name: without_bounds(schemas[name]) for name in answered}
     for path, operations in paths.items():
         for method, operation in operations.items():
             _complete_operation(path, method, operation)
     parameters: dict[str, Schema] = {}
-    responses = {"NotModified": NOT_MODIFIED, **problem_responses()}
+    problems = {name: _problem_response(status) for status, name in RESPONSES.items() if status != "4XX"}
+    responses = {"NotModified": NOT_MODIFIED, **problems}
     used = reached([paths, responses], schemas)
-    share_parameters(paths, parameters)
-    share_responses(paths, responses)
+    operations = [operation for methods in paths.values() for operation in methods.values()]
+    _share([operation.get("parameters", []) for operation in operations], "parameters", parameters)
+    _share([operation["responses"] for operation in operations], "responses", responses)
     document["paths"], document["security"] = paths, [{KEY: []}]
     document["components"] = {
         "schemas": {name: schemas[name] for name in sorted(used)},
@@ -649,7 +620,8 @@ def _complete_operation(path: str, method: str, operation: Schema) -> None:
         operation["responses"]["200"].setdefault("headers", {}).setdefault("ETag", ETAG_REFERENCE)
         operation["responses"]["304"] = {"$ref": "#/components/responses/NotModified"}
     operation["responses"].pop("422", None)  # FastAPI's own
-    operation["responses"] |= {status: response_ref(status) for status in _refusals(path, method, operation)}
+    refusals = _refusals(path, method, operation)
+    operation["responses"] |= {status: {"$ref": f"{COMPONENTS}responses/{RESPONSES[status]}"} for status in refusals}
     add_examples(operation)
 
 
@@ -685,9 +657,3 @@ def _parameter(parameter: Schema) -> Schema:
         schema.pop("description", None)
     named = {key: value for key, value in parameter.items() if (key, value) != ("required", False)}
     return named | ({"schema": schema} if schema else {}) | ({"example": examples[0]} if examples else {})
-
-
-def _place_in_tags(path: tuple[str, Schema]) -> int:
-    """Sort paths by family, independent of the names of route modules."""
-    operation: Schema = next(iter(path[1].values()))
-    return list(TAGS).index(operation["tags"][0])

@@ -227,17 +227,12 @@ def listed_measurements(engine: Engine, caller: Caller) -> Listed:
     return listed_in_parts(COLUMNS, read, "measured_at", NEWEST_FIRST)
 
 
-def find_measurement(engine: Engine, caller: Caller, measurement_id: str) -> Measured:
-    """One measurement."""
+def find_measurement(engine: Engine, caller: Caller, measurement_id: str) -> Record:
+    """One measurement as a resource."""
     rows = read_measurements(engine, [measurement_id], caller.visible_owner)
     if not rows:
         raise NotFound(UNKNOWN_MEASUREMENT)
-    return rows[0]
-
-
-def measurement_record(measured: Measured) -> Record:
-    """A measurement as a resource."""
-    return {**as_record(COLUMNS, measured), "shape": measured.shape, "environment": measured.environment}
+    return {**as_record(COLUMNS, rows[0]), "shape": rows[0].shape, "environment": rows[0].environment}
 
 
 MOST_IDS = 1_000

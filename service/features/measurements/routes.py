@@ -114,7 +114,7 @@ def get_measurement(
     measurement_id: Annotated[str, Path(description="Id of the measurement.", examples=[MEASUREMENT_ID])],
 ) -> Response:
     """One measurement, with its shape and what it was measured on."""
-    return json_answer(measurements.measurement_record(measurements.find_measurement(database, caller, measurement_id)))
+    return json_answer(measurements.find_measurement(database, caller, measurement_id))
 
 
 @router.post(
