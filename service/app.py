@@ -13,8 +13,7 @@ from starlette.middleware import Middleware
 
 from service import __version__
 from service.api import errors, pages
-from service.api.access.audit import DeniedChanges
-from service.api.access.authorization import AccessDenied, TokenVerifier
+from service.api.access.authorization import AccessDenied, DeniedChanges, TokenVerifier
 from service.api.access.credentials import Credentials
 from service.api.background import CheckedQuestions, SigningSecretRefresh, background_refresh
 from service.api.caching import Conditional
