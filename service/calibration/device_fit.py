@@ -181,7 +181,6 @@ def _rounded(value: float) -> float:
 
 
 def _rates(base: ProductRates, values: Values) -> ProductRates:
-    """Rates of the device with other constants."""
     traffic = exp(values["traffic"]) if "traffic" in values else base.bytes_per_s
     return replace(base, flop_per_s=exp(values["rate"]), launch_seconds=exp(values["launch"]), bytes_per_s=traffic)
 

@@ -314,7 +314,6 @@ def _best(own: Sequence[Columns], start: GenerationRates, number_format: Format)
 
 
 def _with(generation: GenerationRates, number_format: Format, values: Mapping[str, float]) -> GenerationRates:
-    """A generation with the constants of a format put in."""
     return replace(generation, formats={**generation.formats, number_format: replace(START, **values)})
 
 
@@ -420,7 +419,6 @@ def unexplained_fraction(rows: Sequence[MeasuredAttention], gpus: Gpus) -> float
 
 
 def _terms(row: MeasuredAttention, gpu: Gpu) -> tuple[Term, ...]:
-    """Factors of a row's share."""
     width = row.query_width if row.query_width == row.value_width else UNEQUAL_WIDTH
     base: Term = (row.kernel, gpu.architecture.removesuffix(" (Grace)"), row.direction)
     return (base,) if width == QUERY_TILE else (base, (row.kernel, row.direction, str(width)))
@@ -435,7 +433,6 @@ def _log_fraction(row: MeasuredAttention, gpu: Gpu) -> float:
 
 
 def _weight_fraction(row: MeasuredAttention) -> float:
-    """Weight of a row."""
     return (1.0 if row.causal else UNMASKED_WEIGHT) * (
         1.0 if row.sequence_tokens >= TRAINING_TOKENS else UNMASKED_WEIGHT
     )

@@ -165,7 +165,6 @@ def fitted_network_fraction(rows: Sequence[CollectiveRow]) -> float:
 
 
 def _fitted_curve(rows: Sequence[CollectiveRow], *, is_mesh: bool) -> Curve:
-    """The curve of one operation in rings."""
 
     def terms(row: CollectiveRow, edge: float) -> tuple[float, ...]:
         hops = row.passes * (row.gpus - 1)

@@ -244,7 +244,6 @@ def _refuse_other_forms(text: str) -> None:
 
 
 def _header_and_rows(text: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """The header and the numbered rows below it."""
     rows: list[tuple[int, list[str]]] = []
     try:
         for number, row in enumerate(csv.reader(io.StringIO(text, newline=""), strict=True), start=1):

@@ -128,14 +128,12 @@ def read_nccl_tests(text: str, operation: CollectiveName | None = None) -> tuple
 
 
 def _single(operation: str, shape: Mapping[str, Any], quantity: str, value: float) -> Measurement:
-    """A quantity that was measured once."""
     return Measurement(
         operation=operation, shape=shape, quantity=quantity, value=value, low=value, high=value, repeats=1
     )
 
 
 def _devices(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """Host and device of each rank."""
     result: dict[int, tuple[str, str]] = {}
     for line in lines:
         known = DEVICE.search(line)
@@ -165,7 +163,6 @@ def _rows(lines: Sequence[str]) -> Iterator[_Row]:
 
 
 def _head(names: Sequence[str], units: str, line: int) -> _Head:
-    """The head from its two lines."""
     unit = UNITS.search(units)
     if unit is None:
         raise refused(
@@ -230,7 +227,6 @@ def _named(lines: Sequence[str]) -> CollectiveName | None:
 
 
 def _deduced(rows: Sequence[_Row], ranks: int) -> CollectiveName:
-    """The collective, from busbw over algbw and from whether numbers are reduced."""
     known = [row.busbw / row.algbw for row in rows if row.algbw >= LEAST_PRINTED]
     reduces = any(row.redop == "sum" for row in rows)
     names: tuple[CollectiveName, ...] = ("all_reduce", "reduce_scatter") if reduces else ()
@@ -309,7 +305,6 @@ def read_gemm_table(text: str) -> tuple[ProbeRecord, ...]:
 
 
 def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
-    """The lines of a table with their numbers."""
     number = 0
     try:
         for number, cells in enumerate(csv.reader(io.StringIO(text.lstrip("\ufeff"), newline="")), start=1):
@@ -403,7 +398,6 @@ def _product_environment(cells: Mapping[str, str], line: int) -> Environment:
 
 
 def _records(products: list[_Product]) -> tuple[ProbeRecord, ...]:
-    """A record for each device."""
     by_device: dict[Environment, list[Measurement]] = {}
     for environment, measurement in products:
         by_device.setdefault(environment, []).append(measurement)

@@ -222,7 +222,6 @@ def formula_index() -> str:
 
 
 def _section(module: ModuleType) -> str:
-    """Public functions of a module with an equation, in the order of the file."""
     own = [f for name, f in getmembers(module, isfunction) if f.__module__ == module.__name__ and name[0] != "_"]
     rows = "".join(map(_row, sorted(own, key=lambda function: function.__code__.co_firstlineno)))
     if not rows:

@@ -126,7 +126,6 @@ AS_CSV = Parameter("as_csv", Parameter.KEYWORD_ONLY, default=False, annotation=A
 
 
 def _add(name: str, command: Any, *options: Parameter) -> None:
-    """Add a command that takes every field of a question."""
     command.__signature__ = Signature(options)
     app.command(name, cls=QuestionCommand)(command)
 

@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 
 from service.errors import AlreadyFinished, Problem, Refused, Unreachable
-from service.jobs.jobs import Job, OnEnd, add_event_in, change_in, job_in, job_of, job_update
+from service.jobs.jobs import Job, OnEnd, add_event_in, change_in, job_in, job_of, job_update, read_job
 from service.settings import WORKER_FILE_BYTES
 from service.store.engine import answering, database_time, in_utc, insert_new, later, moment_in, now, reading, writing
 from service.store.requests import log_change_in
@@ -223,8 +223,7 @@ def store_file(engine: Engine, lease: Lease, file: JobFile, most_key_bytes: int 
 
 def holds_job(engine: Engine, lease: Lease) -> bool:
     """Whether a worker holds a job now; checked before a long file is read."""
-    with answering(), reading(engine) as connection:
-        job = job_in(connection, select(JOBS).where(JOBS.c.id == lease.job_id))
+    job = read_job(engine, lease.job_id)
     return is_held(job, lease) and job.status == "running"
 
 
@@ -416,7 +415,6 @@ def _cancel_in(connection: Connection, job_id: str, also: OnEnd | None) -> Job |
 
 
 def _state_after(job: Job, outcome: Outcome) -> dict[str, Any]:
-    """The next state of a job whose worker ends an attempt."""
     reported = {"result": outcome.result, "error": None if outcome.error is None else dict(outcome.error)}
     if outcome.ending == "succeeded" or job.cancel_requested:
         return {"status": "succeeded" if outcome.ending == "succeeded" else "cancelled", **reported, **_ENDS_NOW}

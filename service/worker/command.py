@@ -61,15 +61,6 @@ class JobResult:
     """Code, message, and final where another attempt would fail the same way."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFile:
-    """A file of a job."""
-
-    name: str
-    path: Path
-    media_type: str
-
-
 @dataclass(slots=True, kw_only=True)
 class JobContext:
     """The context of a running job."""
@@ -78,7 +69,7 @@ class JobContext:
     runner: Runner
     folder: Path
     """An empty folder, removed afterwards."""
-    upload: Callable[[JobFile], Awaitable[str | None]]
+    upload: Callable[[Path], Awaitable[str | None]]
     """Uploads a file; returns the reason of a refusal, or None."""
     read: Callable[[str], Awaitable[bytes]]
     """Downloads an input of the job, by its path at the service."""
@@ -132,10 +123,6 @@ async def _started(runner: Runner, task: Task) -> Running:
 LATE_SECONDS = 5.0
 """Time beyond its timeout after which a probe is killed: it may be writing its record. Source: a choice."""
 
-MEDIA_TYPES: Mapping[str, str] = {
-    ".gz": "application/gzip", ".json": "application/json", ".csv": "text/csv", ".txt": "text/plain",
-}  # fmt: skip
-
 LONGEST_SHOWN = 300
 """Characters of a reason or a note in progress reports, so that heartbeats stay short; the record has all."""
 
@@ -174,7 +161,6 @@ async def run_launch_check(context: JobContext) -> JobResult:
 
 
 async def _measured(context: JobContext, task: Mapping[str, Any], folder: Path, show: Any) -> Record:
-    """The record of one probe."""
     seconds = float(task["timeout_seconds"])
     run = Task(task=task, folder=folder, most_seconds=seconds + LATE_SECONDS, device=context.job.device)
     record = await record_of(context.runner, run, lambda progress: show(**progress))
@@ -192,8 +178,7 @@ async def _with_uploaded_files(context: JobContext, record: Record, folder: Path
         path = folder / name
         reason: str | None = "it is not there"
         if path.parent == folder and path.is_file():
-            media_type = MEDIA_TYPES.get(path.suffix, "application/octet-stream")
-            reason = await context.upload(JobFile(name=name, path=path, media_type=media_type))
+            reason = await context.upload(path)
         if reason is None:
             uploaded.append(name)
         else:
@@ -205,7 +190,6 @@ async def _with_uploaded_files(context: JobContext, record: Record, folder: Path
 
 
 def _progress_of(task: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
-    """The progress report of a probe."""
     shown = {name: value[:LONGEST_SHOWN] if isinstance(value, str) else value for name, value in fields.items()}
     return {"probe": task["probe"], "reason": None, "done_fraction": 0.0, "note": None, **shown}
 
@@ -215,8 +199,6 @@ SHARD_PROCESS = "service.features.sweeps.shards"
 
 SWEEP_FILE, ROWS_FILE = "sweep.json", "rows.parquet"
 """Its input and its output."""
-
-PARQUET = "application/vnd.apache.parquet"
 
 MOST_CACHED_SWEEPS = 4
 """Sweeps in the cache, so that each is read once for all its parts. Source: a choice; some megabytes each."""
@@ -242,7 +224,7 @@ async def run_sweep_shard(context: JobContext) -> JobResult:
         return _failed("timed_out", f"the piece takes longer than {task.most_seconds:.0f} s")
     if record["status"] != "succeeded":
         return _failed("shard_failed", record["reason"], is_final=bool(record.get("final")))
-    refused = await context.upload(JobFile(name=ROWS_FILE, path=folder / ROWS_FILE, media_type=PARQUET))
+    refused = await context.upload(folder / ROWS_FILE)
     if refused is not None:
         return _failed("file_refused", refused)
     return JobResult(outcome="succeeded", result=record["counts"])
@@ -281,6 +263,11 @@ MOST_FAILURES = 5
 
 MOST_RESULT_BYTES, MOST_FILE_BYTES = 8 << 20, 64 << 20
 """Limits of the service, repeated here because it closes the connection on longer bodies. A test compares them."""
+
+MEDIA_TYPES: Mapping[str, str] = {
+    ".gz": "application/gzip", ".json": "application/json", ".csv": "text/csv", ".txt": "text/plain",
+    ".parquet": "application/vnd.apache.parquet",
+}  # fmt: skip
 
 LEASE_HEADER = "Traincost-Lease"
 """Header with the lease for requests without a JSON body."""
@@ -358,12 +345,16 @@ class ServiceClient:
         state: State = "lost" if answer.status_code == LOST else answer.json()["state"]
         return state
 
-    async def upload(self, job: ClaimedJob, file: JobFile) -> None:
-        """Upload a file of a job, retried while the service is down."""
-        content = _bounded(MOST_FILE_BYTES, await asyncio.to_thread(file.path.read_bytes))
-        headers = {"Content-Type": file.media_type, LEASE_HEADER: job.lease}
+    async def upload(self, job: ClaimedJob, file: Path) -> str | None:
+        """Upload a file of a job, retried while the service is down; returns the reason of a refusal, or None."""
+        headers = {"Content-Type": MEDIA_TYPES.get(file.suffix, "application/octet-stream"), LEASE_HEADER: job.lease}
         path = f"{_job_path(job)}/files/{quote(file.name, safe='')}"
-        await self._unless_lost("PUT", path, content=content, headers=headers)
+        try:
+            content = _bounded(MOST_FILE_BYTES, await asyncio.to_thread(file.read_bytes))
+            await self._unless_lost("PUT", path, content=content, headers=headers)
+        except RequestRefused as error:
+            return str(error)
+        return None
 
     async def read(self, job: ClaimedJob, path: str) -> bytes:
         """Download an input of a job, retried while the service is down."""
@@ -537,7 +528,7 @@ class ClaimLoop:
                 job=job,
                 runner=self._runner,
                 folder=folder,
-                upload=partial(self._upload, job),
+                upload=partial(self._client.upload, job),
                 read=partial(self._client.read, job),
             )
             beats = asyncio.create_task(self._heartbeats(context))
@@ -582,7 +573,6 @@ class ClaimLoop:
             return JobResult(outcome="failed", result=context.result, error=body)
 
     async def _heartbeats(self, context: JobContext) -> Literal["cancel", "lost"]:
-        """Send heartbeats until the service ends the job."""
         pause_seconds, wait_seconds = context.job.lease_seconds / HEARTBEATS, 0.0
         while True:
             if wait_seconds:
@@ -626,14 +616,6 @@ class ClaimLoop:
             log.info("job %s %s", job.id, result.outcome)
         else:
             log.warning("job %s is another's now, or the service is away; what was found is dropped", job.id)
-
-    async def _upload(self, job: ClaimedJob, file: JobFile) -> str | None:
-        """Upload a file of a job; returns the reason of a refusal, or None."""
-        try:
-            await self._client.upload(job, file)
-        except RequestRefused as error:
-            return str(error)
-        return None
 
 
 async def _cancelled(*tasks: "asyncio.Task[Any] | asyncio.Future[Any]") -> None:

@@ -166,7 +166,6 @@ class Attention(nn.Module):
         return self.o_proj(mixed.reshape(*hidden.shape[:-1], -1).contiguous())
 
     def _heads(self, hidden: torch.Tensor) -> list[torch.Tensor]:
-        """Queries, keys and values, head by head."""
         if self.model.is_gpt2:
             parts = list(self.qkv_proj(hidden).split(self.sizes, dim=-1))
         else:
@@ -433,7 +432,6 @@ class Decoder(nn.Module):
 
 
 def _table(rows: int, width: int) -> nn.Embedding:
-    """A table of small random rows."""
     return nn.Embedding.from_pretrained(nn.init.normal_(torch.empty(rows, width), std=DEVIATION), freeze=False)
 
 

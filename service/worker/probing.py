@@ -354,7 +354,6 @@ def measurement(
 
 
 def _quantile(ordered: Sequence[float], fraction: float) -> float:
-    """A quantile, by linear interpolation between the two nearest repeats."""
     position = fraction * (len(ordered) - 1)
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)

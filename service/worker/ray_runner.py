@@ -94,7 +94,6 @@ class RayProbe:
         self._record = record
 
     def _first_record(self) -> dict[str, Any]:
-        """Run the measurement, again if a node dies, and return its record."""
         for number in range(1, TRIES + 1):
             try:
                 placement = placement_of(nodes_of(ray.nodes()), self._kind, int(self._task.task.get("ranks", 1)))
@@ -174,7 +173,6 @@ def _node_actor(group: PlacementGroup, place: int, bundle: Mapping[str, float]) 
 
 
 def _end_actors(actors: Sequence[Any], group: PlacementGroup) -> None:
-    """End the processes on every node, and release the nodes."""
     ends = [actor.end.remote() for actor in actors]
     for end in ends:
         try:
@@ -258,7 +256,6 @@ class RayShard:
 
 
 def _run_task(module: str, task: dict[str, Any], files: Mapping[str, bytes]) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Run a task in this process, and return its record and the files that it wrote."""
     remove_abandoned()  # folders of killed processes on this node
     with job_folder() as folder:
         for file, content in files.items():

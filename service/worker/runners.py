@@ -227,7 +227,6 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _end_of(code: int) -> str:
-    """The end of a process without a record."""
     number = -code if code < 0 else code - 128
     if number <= 0:
         return f"the process ended with code {code} and left no record"

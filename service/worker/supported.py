@@ -61,7 +61,6 @@ def _model_problem(field: str, message: str) -> Problem:
 
 
 def _model_problems(model: Model) -> list[Problem]:
-    """Unsupported values of a model's fields."""
     layers = range(model.num_hidden_layers)
     if not model.num_attention_heads:
         return [_model_problem("num_attention_heads", "a model without attention is not built by this probe")]

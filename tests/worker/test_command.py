@@ -15,7 +15,6 @@ from service.worker.command import (
     MOST_FAILURES,
     ClaimLoop,
     JobContext,
-    JobFile,
     JobResult,
     ServiceClient,
     Work,
@@ -268,13 +267,12 @@ def test_files_are_handed_in_under_the_claim(tmp_path: Path) -> None:
     answers = []
 
     async def leaving_files(desk: JobContext) -> JobResult:
-        file = JobFile(name="trace.json", path=tmp_path / "trace.json", media_type="application/json")
         service.refusals = [503]
-        answers.append(await desk.upload(file))
+        answers.append(await desk.upload(tmp_path / "trace.json"))
         service.refusals = [409]
-        answers.append(await desk.upload(file))
+        answers.append(await desk.upload(tmp_path / "trace.json"))
         service.refusals = [413]
-        answers.append(await desk.upload(file))
+        answers.append(await desk.upload(tmp_path / "trace.json"))
         return JobResult(outcome="succeeded")
 
     go_on(service, leaving_files)

@@ -87,7 +87,6 @@ def _backward(shape: Mapping[str, Any], inputs: KernelInputs) -> PreparedRun:
 
 
 def _tensors(shape: Mapping[str, Any], inputs: KernelInputs) -> tuple[Any, Any, Any, Any]:
-    """Queries, keys, values, and the gradient of the result."""
     batch, length, width = shape["batch"], shape["length"], shape["width"]
     many, few = (batch, shape["heads"], length, width), (batch, shape["kv_heads"], length, width)
     query, key, value, gradient = inputs.random(shape["dtype"], many, few, few, many)

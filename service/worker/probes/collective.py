@@ -63,7 +63,6 @@ def _drawn(rank: int) -> Any:
 
 
 def _sent(rank: int, places: Any) -> Any:
-    """A rank's data at some places."""
     return _drawn(rank)[places % TILE]
 
 

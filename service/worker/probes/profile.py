@@ -315,7 +315,6 @@ def _step_summary(step: Step, events: Sequence[Event], *, has_device: bool) -> d
 
 
 def _inside(events: Iterable[Event], spans: Sequence[Span]) -> list[Event]:
-    """Events that begin in a step."""
     return [event for event in events if any(start <= event.start_seconds < end for start, end in spans)]
 
 
