@@ -35,8 +35,8 @@ collect_ignore = ["libreoffice_cells.py", "worker/transformers_peaks.py"]
 MOST_PROCESSES = 8
 """Each collects every test and starts a PostgreSQL server, so more of them gain little."""
 
-WAITING = 1
-"""Processes beyond one for each core: some tests wait for other programs, for locks and for time to pass."""
+WAITING = 2
+"""Processes beyond one for each core: many tests wait for other programs, for locks and for time to pass."""
 
 IN_A_PROCESS_OF_MANY = "PYTEST_XDIST_WORKER"
 """Set in each of the processes, which start no others."""

@@ -9,18 +9,16 @@ from typing import Any
 import pytest
 
 LONGEST = (
-    "tests/house/test_linters.py", "tests/test_outages.py", "tests/worker/test_faults.py",
-    "tests/worker/test_ray_runner.py",
-    "tests/test_libreoffice.py", "tests/api/test_contract.py", "tests/formats/launchers/test_launchers.py",
-    "tests/planner/test_plans.py", "tests/test_reconcile.py", "tests/formats/test_real_tools.py",
-    "tests/worker/test_probe_process.py", "tests/worker/probes/test_step.py", "tests/contract", "tests/page",
-    "tests/worker/test_launch_check.py", "tests/test_slurm_hooks.py", "tests/test_replicas.py",
-    "tests/test_capacity.py", "tests/features/calibrations/test_calibrations.py", "tests/store/test_backups.py",
-    "tests/api/test_hostile", "tests/api/test_paths.py", "tests/features/catalogue/test_hostile",
-    "tests/features/accounts/test_audit.py",
-    "tests/worker", "tests/test_serve.py", "tests/test_stopping.py", "tests/cli", "tests/test_", "tests/formats",
-    "tests/planner", "tests/house", "tests/store", "tests/estimator", "tests/features/solve",
-    "tests/features",
+    "tests/house/test_linters.py", "tests/test_outages.py", "tests/api/test_contract.py", "tests/worker/test_faults.py",
+    "tests/worker/test_ray_runner.py", "tests/test_libreoffice.py", "tests/features/calibrations/test_calibrations.py",
+    "tests/store/test_backups.py", "tests/store/test_upgrade.py", "tests/test_reconcile.py",
+    "tests/formats/test_real_tools.py", "tests/worker/test_probe_process.py", "tests/worker/probes/test_step.py",
+    "tests/contract", "tests/page", "tests/worker/test_launch_check.py", "tests/test_slurm_hooks.py",
+    "tests/test_replicas.py", "tests/test_serve.py", "tests/planner", "tests/api/test_hostile",
+    "tests/features/catalogue/test_hostile", "tests/features/accounts/test_audit.py", "tests/store/test_database.py",
+    "tests/api/test_paths.py", "tests/test_capacity.py", "tests/worker", "tests/test_stopping.py", "tests/cli",
+    "tests/test_", "tests/formats", "tests/tabular", "tests/calibration", "tests/house", "tests/store",
+    "tests/estimator", "tests/features/solve", "tests/features",
 )  # fmt: skip
 """Files and folders, what takes longest first. The others, of which none takes long, follow."""
 
