@@ -5,10 +5,10 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
-from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from service.calibration.observations import INSTRUCTION_FLOP, format_named
 from service.calibration.records import DeviceKind, Environment, Measurement, ProbeRecord, bus_fraction
@@ -67,8 +67,7 @@ LEAST_PRINTED = 1.0
 """GB/s from which two decimals tell the ratio."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
+class _Head(NamedTuple):
     """Head of a table."""
 
     unit_seconds: float
@@ -77,8 +76,7 @@ class _Head:
     has_redop: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     """One row of one table."""
 
     line: int
@@ -198,21 +196,14 @@ def _tables(words: Sequence[str], head: _Head, line: int) -> Iterator[_Row]:
         )
 
 
-def _number(column: str, cell: str, line: int) -> float:
-    value = _number_in(cell, 0.0)
-    if value is None:
-        message = f"{column} is no number from 0 to {LARGEST:g}"
-        raise refused(column, "not_a_number", message, "send the output as it was", line)
-    return value
-
-
-def _number_in(text: str, least: float) -> float | None:
-    """The number of a cell; None where it is none, or out of bounds."""
-    try:
-        value = float(text) if len(text) <= MOST_DIGITS else inf
-    except ValueError:
-        return None
-    return value if least <= value <= LARGEST else None
+def _number(column: str, text: str, line: int, least: float = 0.0) -> float:
+    with suppress(ValueError):
+        if len(text) <= MOST_DIGITS and least <= (value := float(text)) <= LARGEST:
+            return value
+    span, fix = f"between {least:g} and", "write it with a point"
+    if not least:
+        span, fix = "from 0 to", "send the output as it was"
+    raise refused(column, "not_a_number", f"{column} is no number {span} {LARGEST:g}", fix, line)
 
 
 def _named(lines: Sequence[str]) -> CollectiveName | None:
@@ -349,7 +340,7 @@ def _product(cells: Mapping[str, str], time_column: str, line: int) -> _Product:
         raise refused("device", "required", "device is empty", "name the device as its driver does", line)
     sizes = {name: _whole_number(name, cells[name], line) for name in ("rows", "columns", "inner")}
     copies = _whole_number("copies", cells.get("copies") or "1", line)
-    figure = _positive_number(time_column, cells[time_column], line)
+    figure = _number(time_column, cells[time_column], line, LEAST_NUMBER)
     flop = 2.0 * sizes["rows"] * sizes["columns"] * sizes["inner"] * copies
     seconds = (
         figure * TIME_COLUMNS[time_column]
@@ -360,7 +351,7 @@ def _product(cells: Mapping[str, str], time_column: str, line: int) -> _Product:
         message = f"{time_column} makes the product take {seconds:.3g} s, which no device does"
         raise refused(time_column, "out_of_range", message, "check the unit that the column's name says", line)
     low, high = (
-        _positive_number(name, cells[name], line) if cells.get(name) else seconds
+        _number(name, cells[name], line, LEAST_NUMBER) if cells.get(name) else seconds
         for name in ("low_seconds", "high_seconds")
     )
     if not low <= seconds <= high:
@@ -381,7 +372,7 @@ def _product(cells: Mapping[str, str], time_column: str, line: int) -> _Product:
 def _product_environment(cells: Mapping[str, str], line: int) -> Environment:
     threads = _whole_number("threads", cells["threads"], line) if cells.get("threads") else None
     is_processor = threads is not None or any(mark in cells["device"].lower() for mark in PROCESSOR_MARKS)
-    memory_bytes = _positive_number("memory_bytes", cells["memory_bytes"], line) if cells.get("memory_bytes") else 0.0
+    memory = cells.get("memory_bytes")
     named = sorted(set(cells.get("instructions", "").lower().split()))
     if named and not INSTRUCTION_FLOP.keys() & named:
         message = "none of the instructions is one that formulas know"
@@ -391,7 +382,7 @@ def _product_environment(cells: Mapping[str, str], line: int) -> Environment:
         kind="cpu" if is_processor else "cuda",
         device=cells["device"],
         devices=1,
-        memory_bytes=memory_bytes,
+        memory_bytes=_number("memory_bytes", memory, line, LEAST_NUMBER) if memory else 0.0,
         threads=threads,
         instructions=tuple(named),
     )
@@ -408,14 +399,6 @@ def _records(products: list[_Product]) -> tuple[ProbeRecord, ...]:
         ProbeRecord(probe="gemm", status="succeeded", environment=environment, measurements=tuple(measurements))
         for environment, measurements in by_device.items()
     )
-
-
-def _positive_number(column: str, text: str, line: int) -> float:
-    value = _number_in(text, LEAST_NUMBER)
-    if value is None:
-        message = f"{column} is no number between {LEAST_NUMBER:g} and {LARGEST:g}"
-        raise refused(column, "not_a_number", message, "write it with a point", line)
-    return value
 
 
 def _whole_number(column: str, text: str, line: int) -> int:

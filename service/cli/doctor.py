@@ -81,10 +81,10 @@ def examined(settings: Settings) -> Iterator[Finding]:
     for warning in unknown_settings():
         yield Finding("variables", "warning", warning, "correct its name, or leave it out")
     try:
-        text = (
-            f"the shipped catalogue is {checked_catalogue().revision}, and each of its values has a source and a date"
+        revision = checked_catalogue().revision
+        yield Finding(
+            "facts", "ok", f"the shipped catalogue is {revision}, and each of its values has a source and a date"
         )
-        yield Finding("facts", "ok", text)
     except StartupError as error:
         yield Finding("facts", "fault", str(error), "install the package again")
     yield from _of_space(settings)
@@ -108,8 +108,7 @@ def _of_space(settings: Settings) -> Iterator[Finding]:
         free_bytes = shutil.disk_usage(folder).free
         text = f"{free_bytes / 1e9:.1f} GB are free in {folder}"
         otherwise: State = "fault" if free_bytes < LEAST_FREE_BYTES else "warning"
-        is_ok = free_bytes >= FEW_FREE_BYTES
-        yield _checked(name, text, f"make room in {folder}", is_ok=is_ok, otherwise=otherwise)
+        yield _checked(name, text, f"make room in {folder}", is_ok=free_bytes >= FEW_FREE_BYTES, otherwise=otherwise)
 
 
 def _of_database(settings: Settings) -> Iterator[Finding]:
