@@ -50,7 +50,7 @@ def test_every_row_names_what_to_touch_and_what_fails() -> None:
 
 
 def test_tables_that_take_rows_exist() -> None:
-    for name in ("precision.py", "stacks.py"):
+    for name in ("precision.json", "stacks.json"):
         assert f"`{name}`" in CONTRIBUTING
         assert Path(SERVICE / "estimator" / "software" / name).is_file()
 
