@@ -10,7 +10,7 @@ from pathlib import Path
 from service.catalogue import shipped_catalogue
 from service.features.estimates.answers import answer
 from service.validation.questions import read_question
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 from tests.api.asking import QUESTION
 from tests.image_builds import Bench, Image, NotBuilt, build, copy_root, make_context, run, size_bytes
 from tests.image_roots import Unobtainable, make_python_root, refuse_unable, registries

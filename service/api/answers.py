@@ -16,7 +16,7 @@ from service.api.compute_process import Large
 from service.api.openapi import CSV_BODY, PARQUET, TABLES, XLSX, table_response
 from service.api.requests import Parameters, answer, whole_query
 from service.tabular import lists
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 
 JSON = "application/json"
 

@@ -24,7 +24,7 @@ from service.api.inputs import database_of
 from service.errors import Problem
 from service.store.requests import RequestKey, StoredResponse, once
 from service.tabular.lists import IsCurrent, Record
-from service.validation.serialization import digest_of, to_bytes
+from service.validation.reading import digest_of, to_bytes
 
 HEAD = "traincost.head"
 

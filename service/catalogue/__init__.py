@@ -1,7 +1,6 @@
 """The catalogue: models, GPUs, clusters, prices and regions, each with its source and date."""
 
-from service.catalogue.catalogue import Catalogue
-from service.catalogue.holdings import EVERYONE, Holdings
+from service.catalogue.catalogue import EVERYONE, Catalogue, Holdings
 from service.catalogue.indexes import Found
 from service.catalogue.prices import PriceQuery
 from service.catalogue.rows import (

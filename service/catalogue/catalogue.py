@@ -1,18 +1,22 @@
-"""The catalogue: one frozen set of rows with its digest, found by name."""
+"""The catalogue: one frozen set of rows with its digest, found by name; all rows of all owners, and each one's view."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any, NamedTuple
 
 from service.catalogue.indexes import (
     Found,
     Key,
+    Named,
     NameIndex,
     changed_of,
     digest_of,
     digests_of,
     find_region,
+    forms_of,
+    forms_of_row,
     gpus_of,
     index_of,
     of_kind,
@@ -225,3 +229,284 @@ def calibrated_gpu(slug: str, catalogue: Catalogue) -> Gpu:
     """The facts of a GPU, with its promoted calibration."""
     promoted, gpu = catalogue.calibrations.get(slug), catalogue.gpus[slug].gpu
     return gpu if promoted is None else calibrated(gpu, promoted.calibration)
+
+
+class AdjustedRow(NamedTuple):
+    """A row beside rows that stay."""
+
+    row: Row
+    """The row as it is."""
+    adjusted: Row | None
+    """The rest of it; None where it is left out."""
+    missing_gpu: str | None = None
+    """Left-out GPU that it refers to; None where a name conflicts."""
+
+
+def rows_beside(fixed: Iterable[Row], others: Iterable[Row]) -> Iterator[AdjustedRow]:
+    """Rows without the names of fixed rows; one with a slug among those, or of a left-out GPU, is left out."""
+    stay = tuple(fixed)
+    keys = {(type(row), key_of(row)) for row in stay}
+    taken = {(type(row), form) for row in stay for form in forms_of_row(row)}
+    left_out: set[str] = set()
+    for row in others:
+        key: Key = (type(row), key_of(row))
+        missing = left_out.intersection(gpus_of(row))
+        if missing:
+            yield AdjustedRow(row, None, min(missing))
+        elif key in keys or any((type(row), form) in taken for form in forms_of(key_of(row))):
+            left_out |= {key_of(row)} if isinstance(row, GpuRow) and key not in keys else set()
+            yield AdjustedRow(row, None)
+        else:
+            yield AdjustedRow(
+                row, row if isinstance(row, PriceRow | RegionRow | CalibrationRow) else _without(row, taken)
+            )
+
+
+def _without(row: Named, taken: Container[tuple[type, str]]) -> Named:
+    """A row without the names that other rows have."""
+
+    def is_free(name: str) -> bool:
+        return not any((type(row), form) in taken for form in forms_of(name))
+
+    names: dict[str, Any] = {
+        name: tuple(filter(is_free, getattr(row, name))) for name in ("aliases", "default_for") if hasattr(row, name)
+    }
+    if not is_free(row.name):
+        names["name"] = row.slug
+    if isinstance(row, ModelRow) and row.hugging_face_id and not is_free(row.hugging_face_id):
+        names["hugging_face_id"] = None
+    return replace(row, **names) if any(getattr(row, name) != value for name, value in names.items()) else row
+
+
+EVERYONE = SHIPPED
+"""Name of the part for everyone; other parts bear the name of their owner."""
+
+MOST_VIEWS = 128
+"""Views of owners with private rows in memory. Source: a choice; one takes about 0.3 MB and 10 ms."""
+
+Place = tuple[str, Key]
+"""A part, and the key of a row in it."""
+
+
+def part_of(row: Row) -> str:
+    """The part of a row: its owner's, or everyone's."""
+    return EVERYONE if row.is_for_everyone else row.owner
+
+
+def place_of(row: Row) -> Place:
+    """The place of a row: no two rows have one place at one time."""
+    return part_of(row), (type(row), key_of(row))
+
+
+def view_revision(everyone: str, private: str) -> str:
+    """Digest of the view of an owner with private rows."""
+    return sha256(f"{everyone} {private}".encode()).hexdigest()[:12] if private else everyone
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateRows:
+    """The rows that only one owner sees."""
+
+    rows: Mapping[Key, Row]
+    digests: Mapping[Key, bytes]
+    revision: str
+    """Digest of all of them."""
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> "PrivateRows":
+        """The private rows of one owner."""
+        by_key = {(type(row), key_of(row)): row for row in rows}
+        digests = digests_of(by_key.values())
+        return cls(by_key, digests, revision_of(digests) if digests else "")
+
+    def changed(self, change: Mapping[Key, Row | None]) -> "PrivateRows":
+        """The rows after a change: new rows by key, None for a removed row."""
+        gone = {key for key, row in change.items() if row is None}
+        rows = {key: row for key, row in self.rows.items() if key not in gone}
+        rows |= {key: row for key, row in change.items() if row is not None}
+        digests = {key: digest for key, digest in self.digests.items() if key not in change}
+        digests |= {key: digest_of(row) for key, row in change.items() if row is not None}
+        return PrivateRows(rows, digests, revision_of(digests) if digests else "")
+
+
+NONE_PRIVATE = PrivateRows({}, {}, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """All rows of one moment; only the cache of views ever changes."""
+
+    everyone: Catalogue
+    """The rows that every caller sees: shipped and promoted ones."""
+    private: Mapping[str, PrivateRows] = field(default_factory=dict)
+    """Private rows by owner; owners without any are absent."""
+    _views: dict[str, Catalogue] = field(default_factory=dict, compare=False, repr=False)
+    _plain: set[str] = field(default_factory=set, compare=False, repr=False)
+    """Owners whose private rows conflict with no row for everyone."""
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> "Holdings":
+        """All rows, partitioned by who sees them."""
+        parts: dict[str, list[Row]] = {EVERYONE: []}
+        for row in rows:
+            parts.setdefault(part_of(row), []).append(row)
+        everyone = Catalogue.from_rows(parts.pop(EVERYONE))
+        return cls(everyone, {owner: PrivateRows.of(own) for owner, own in sorted(parts.items())})
+
+    @property
+    def revision(self) -> str:
+        """Digest of all rows of all owners, which no caller gets unless there are no private ones."""
+        private = " ".join(f"{owner!r} {own.revision}" for owner, own in sorted(self.private.items()))
+        return view_revision(self.everyone.revision, private)
+
+    @property
+    def parts(self) -> Mapping[str, str]:
+        """Digest of each part with rows, by its name."""
+        return {EVERYONE: self.everyone.revision} | {owner: own.revision for owner, own in self.private.items()}
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return len(self.everyone.digests) + sum(len(own.rows) for own in self.private.values())
+
+    def rows(self) -> Iterator[Row]:
+        """Every row of every owner."""
+        yield from self.everyone.rows()
+        for own in self.private.values():
+            yield from own.rows.values()
+
+    def rows_of_kind(self, kind: type) -> Iterator[Row]:
+        """Every private row of a kind, owner by owner."""
+        for own in self.private.values():
+            yield from (row for (of, _), row in own.rows.items() if of is kind)
+
+    def at(self, place: Place) -> Row | None:
+        """The row at a place, if any."""
+        part, key = place
+        if part == EVERYONE:
+            return self.everyone.row(*key)
+        return self.private.get(part, NONE_PRIVATE).rows.get(key)
+
+    def view_if_made(self, owner: str) -> Catalogue | None:
+        """An owner's view, if it takes no work."""
+        return self._views.get(owner) if owner in self.private else self.everyone
+
+    def view(self, owner: str) -> Catalogue:
+        """An owner's view: the rows for everyone and its private ones, which win where both have a name."""
+        made = self.view_if_made(owner)
+        if made is not None:
+            return made
+        private = self.private[owner]
+        is_plain = _is_plain(self.everyone, private, private.rows.values())
+        return self._keep(owner, _combined(self.everyone, private, is_plain=is_plain), is_plain=is_plain)
+
+    def rows_closed_by(self, put: Iterable[Row], drop: Iterable[Row]) -> list[Row]:
+        """Rows that a change removes or replaces; a promoted row leaves its former part, but for a calibration."""
+        ended: dict[Place, Row] = {}
+        for row in (*drop, *put):
+            here = place_of(row)
+            former = (row.owner if row.is_for_everyone else EVERYONE), here[1]
+            places = [here] if isinstance(row, CalibrationRow) else [here, former]
+            for place in places:
+                found = self.at(place)
+                if found is not None and (place == here or found.owner == row.owner):
+                    ended[place] = found
+        return list(ended.values())
+
+    def changed(self, put: Iterable[Row] = (), drop: Iterable[Row] = (), *, is_strict: bool = False) -> "Holdings":
+        """All rows after a change."""
+        new_rows = tuple(put)
+        ended = self.rows_closed_by(new_rows, drop)
+        change: dict[str, dict[Key, Row | None]] = {}
+        for row in ended:
+            part, key = place_of(row)
+            change.setdefault(part, {})[key] = None
+        for row in new_rows:
+            part, key = place_of(row)
+            change.setdefault(part, {})[key] = row
+        everyone = _applied(self.everyone, change.pop(EVERYONE, {}))
+        private = dict(self.private)
+        for owner, changes in change.items():
+            private[owner] = private.get(owner, NONE_PRIVATE).changed(changes)
+        after = Holdings(everyone, {owner: own for owner, own in private.items() if own.rows})
+        after._take_views(self, change, is_strict=is_strict)
+        return after
+
+    def _take_views(
+        self, before: "Holdings", change: Mapping[str, Mapping[Key, Row | None]], *, is_strict: bool
+    ) -> None:
+        """Reuse former views that are equal, or that differ in a few private rows without conflicts."""
+        if self.everyone is not before.everyone:
+            return
+        for owner, view in list(before._views.items()):
+            if owner in self.private and owner not in change:
+                self._keep(owner, view, is_plain=owner in before._plain)
+        for owner, changes in change.items():
+            own = self.private.get(owner, NONE_PRIVATE)
+            is_plain = (owner in before._plain or owner not in before.private) and _is_plain(
+                self.everyone, own, (row for row in changes.values() if row is not None)
+            )
+            if is_strict or (is_plain and before.view_if_made(owner) is not None):
+                view = _after(before.view(owner), self.everyone, changes, own.revision)
+                if is_plain and own.rows:
+                    self._keep(owner, view, is_plain=True)
+
+    def _keep(self, owner: str, view: Catalogue, *, is_plain: bool) -> Catalogue:
+        for old in list(self._views)[: len(self._views) + 1 - MOST_VIEWS]:
+            self._views.pop(old, None)
+        self._views[owner] = view
+        if is_plain:
+            self._plain.add(owner)
+        return view
+
+
+def _applied(catalogue: Catalogue, change: Mapping[Key, Row | None]) -> Catalogue:
+    if not change:
+        return catalogue
+    put = [row for row in change.values() if row is not None]
+    drop = [row for key, put_there in change.items() if put_there is None and (row := catalogue.row(*key)) is not None]
+    return catalogue.changed(put, drop)
+
+
+def _after(view: Catalogue, everyone: Catalogue, change: Mapping[Key, Row | None], private: str) -> Catalogue:
+    """A view after a change of private rows: where one goes, the row for everyone with its name appears again."""
+    put, drop = [], []
+    for key, row in change.items():
+        seen = everyone.row(*key) if row is None else row
+        gone = view.row(*key)
+        if seen is not None:
+            put.append(seen)
+        elif gone is not None:
+            drop.append(gone)
+    return view.changed(put, drop, view_revision(everyone.revision, private))
+
+
+def _is_plain(everyone: Catalogue, private: PrivateRows, rows: Iterable[Row]) -> bool:
+    """Whether private rows conflict with no row for everyone: no shared name, and no missing GPU."""
+    for row in rows:
+        if any(gpu not in everyone.gpus and (GpuRow, gpu) not in private.rows for gpu in gpus_of(row)):
+            return False
+        index = everyone.indexes.get(type(row))
+        if index is not None and any(form in index.slugs or form in index.defaults for form in forms_of_row(row)):
+            return False
+    return True
+
+
+def _combined(everyone: Catalogue, private: PrivateRows, *, is_plain: bool) -> Catalogue:
+    """The rows for everyone beside private ones, which stay as they are."""
+    revision = view_revision(everyone.revision, private.revision)
+    if is_plain:
+        return everyone.changed(private.rows.values(), revision=revision)
+    gpus = everyone.gpus.keys() | {key for kind, key in private.rows if kind is GpuRow}
+    own = [row for row in private.rows.values() if gpus.issuperset(gpus_of(row))]
+    keys = {(type(row), key_of(row)) for row in own}
+    put: list[Row] = []
+    drop: list[Row] = []
+    for one in rows_beside(own, everyone.rows()):
+        if one.adjusted is None and (type(one.row), key_of(one.row)) not in keys:
+            drop.append(one.row)
+        elif one.adjusted is not None and one.adjusted is not one.row:
+            put.append(one.adjusted)
+    left_out = {row.slug for row in drop if isinstance(row, GpuRow)}
+    own = [row for row in own if not left_out.intersection(gpus_of(row))]
+    return everyone.changed([*put, *own], drop, revision)

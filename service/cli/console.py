@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from service.errors import StartupError, TraincostError
-from service.tabular.cell_text import aligned
+from service.tabular.csv_text import aligned
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -145,7 +145,7 @@ def print_answer(
     json_form: Callable[[Any], Any] = lambda answer: answer,
 ) -> None:
     """Print an answer as JSON, as CSV, or else as a report."""
-    from service.validation.serialization import to_bytes
+    from service.validation.reading import to_bytes
 
     if as_json:
         typer.echo(to_bytes(json_form(answer)))

@@ -57,7 +57,7 @@ def create(  # noqa: PLR0913 - each is an option of the command
     """Create a key and print it, this once; from the first key on, every caller needs one."""
     from service.api.access.key_rules import KeyLimits, KeyRequest, key_record, make_key
     from service.store.keys import TEAM
-    from service.validation.serialization import to_bytes
+    from service.validation.reading import to_bytes
 
     limits = KeyLimits(requests_per_minute=requests_per_minute, request_burst=burst)
     request = KeyRequest(name=name, scopes=scope, owner=owner or TEAM, days=days, limits=limits)
@@ -204,7 +204,7 @@ def restore(file: Given, *, replace: Replace = False) -> None:
 def doctor(*, as_json: AsJson = False) -> None:
     """Check settings, database, catalogue, keys, address, disk and what else is set up; exit code 1 on a fault."""
     from service.cli.doctor import findings
-    from service.validation.serialization import to_bytes
+    from service.validation.reading import to_bytes
 
     results = []
     for one in findings():

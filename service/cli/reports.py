@@ -14,9 +14,9 @@ from service.cli.console import table
 from service.estimator.answer import Interval
 from service.estimator.question import Layout, Recompute
 from service.estimator.software.stacks import software_of
-from service.tabular.cell_text import aligned
+from service.tabular.csv_text import aligned
 from service.units import BYTES, FLOP, SECONDS, dimension_of, in_units, readable
-from service.validation.serialization import to_bytes, to_wire
+from service.validation.reading import to_bytes, to_wire
 
 if TYPE_CHECKING:
     from service.answers.accuracy import (

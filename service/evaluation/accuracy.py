@@ -57,7 +57,7 @@ from service.store.keys import Caller
 from service.store.measurements import Measured, each_measurement
 from service.units import BYTES, in_units
 from service.validation.devices import is_possible, slug_of
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 
 GPU = "h100-sxm5-80gb"
 """The GPU of the questions; live tensors are the same on any."""

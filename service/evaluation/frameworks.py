@@ -1,18 +1,34 @@
 """Frameworks of published tables, and the body of a row's question, built part by part.
 
-A framework has the stack that represents it, and its defaults where a row leaves a cell open.
+A framework has the stack that represents it, and its defaults where a row leaves a cell open. Every option of
+Megatron-LM has an entry, in `megatron_options.toml` or a row of the rules of exports; others are refused by name.
+`reads`: read together with others; `sets`: sets a field; `describes`: changes no byte of a rank's memory; `unmodelled`:
+changes some bytes that no field expresses; `refuses`: changes more.
 """
 
+import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from math import isqrt
-from typing import Any
+from typing import Any, Literal
 
 from service.calibration.tables import MeasuredRow, NotExpressible
+from service.formats.frameworks.megatron import (
+    DTYPES,
+    FP8_RECIPES,
+    FUSED_LOSSES,
+    RULES,
+    SHARDING,
+    even_chunks,
+    layers_of_layout,
+    layers_with_ends,
+    mlp_types_of,
+)
+from service.formats.rules import COMBINED, Option, boolean, integer, options_of
 
 CELLS = "cells.toml"
 """Words in the cells of published tables."""
@@ -250,3 +266,339 @@ def put_features(row: MeasuredRow, draft: Draft) -> None:
     for column, details in table_of(CELLS)["unmodelled"].items():
         matching = (why for pattern, why in details.items() if re.search(pattern, row.text(column)))
         draft.unmodelled.extend(f"{column}: {why}" for why in matching)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Effect of one option on the question."""
+
+    does: Literal["reads", "sets", "describes", "unmodelled", "refuses"]
+    why: str = ""
+    """Why it is refused or unmodelled."""
+    path: str = ""
+    """Field of the question that it sets."""
+    to: Callable[[str], Any] = str
+    """Conversion of the option's value to the field's."""
+
+
+def always(value: Any) -> Callable[[str], Any]:
+    """A constant for an option that is present."""
+    return lambda _: value
+
+
+def one_of(values: Mapping[str, Any]) -> Callable[[str], Any]:
+    """The field's value by the option's."""
+    return lambda text: values[text]
+
+
+LARGEST = 1 << 24
+"""Largest whole number of an option."""
+
+
+def whole_of(flags: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    """The whole number of an option.
+
+    >>> whole_of({"mamba-num-heads": "32"}, "mamba-num-heads"), whole_of({}, "mamba-num-heads", 8)
+    (32, 8)
+    """
+    try:
+        return whole(str(flags.get(name, default)))
+    except ValueError:
+        raise NotExpressible(f"flag {name}: no field takes its value") from None
+
+
+def whole(text: str) -> int:
+    """A whole number from an option's text.
+
+    >>> whole("8")
+    8
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= LARGEST):
+        raise ValueError(text)
+    return int(text)
+
+
+DESCRIBES = Flag("describes")
+
+
+def _setter(path: str, value: Any = None, values: Mapping[str, Any] | str | None = None) -> Flag:
+    """Effect of an option that sets a field by itself."""
+    if values is None:
+        return Flag("sets", path=path, to=always(value))
+    return Flag("sets", path=path, to=one_of(_VALUES[values] if isinstance(values, str) else values))
+
+
+def _flag_of(path: str, option: Option) -> Flag:
+    """Effect of an option with a field of its own."""
+    if option.form is boolean:
+        to = always(option.choices[True])
+    elif option.choices:
+        to = one_of(option.choices)
+    else:
+        to = whole if option.form is integer else float
+    return Flag("sets", path=path.removeprefix("recipe.") if path.startswith("recipe.stack.") else path, to=to)
+
+
+_OF_RULES = {
+    option.name: _flag_of(path, option)
+    for path, option in options_of(RULES).items()
+    if option.choices or option.default is not COMBINED
+}
+"""Options with a field of their own; the table of options overrides those that a row states otherwise."""
+
+_VALUES: Mapping[str, Mapping[str, Any]] = {"dtypes": DTYPES, "sharding": SHARDING}
+"""Values of fields by those of options, where both directions use them."""
+
+Flags = dict[str, Any]
+"""Options of a run, with their values."""
+
+
+OPTIONS = "megatron_options.toml"
+"""Options by their effect."""
+
+
+@cache
+def known_flags() -> Mapping[str, Flag]:
+    """Every known option."""
+    table = table_of(OPTIONS)
+    return {
+        **_OF_RULES,
+        **dict.fromkeys(table["read"], Flag("reads")),
+        **{name: _setter(**row) for name, row in table["sets"].items()},
+        **dict.fromkeys((*table["in_columns"], *table["without_bytes"]), DESCRIBES),
+        **{name: Flag("unmodelled", why) for name, why in table["unmodelled"].items()},
+        **{name: Flag("refuses", why) for name, why in table["refused"].items()},
+    }
+
+
+def flag_of(name: str) -> Flag | None:
+    """Effect of an option; None if unknown.
+
+    >>> flag_of("log-interval") == flag_of("bf16"), flag_of("warp-drive")
+    (True, None)
+    """
+    prefixes = tuple(table_of(OPTIONS)["prefixes_without_bytes"])
+    return known_flags().get(name) or (DESCRIBES if name.startswith(prefixes) else None)
+
+
+KINDS = {
+    "M": ("mamba2", "none"),
+    "*": ("full_attention", "none"),
+    "-": ("none", "dense"),
+    "E": ("none", "sparse"),
+}
+"""Token mixer and MLP of each letter."""
+
+HEAD_WIDTH, STATE_WIDTH, GROUPS, TAPS = 64, 128, 8, 4
+"""Megatron-LM's defaults of mamba-head-dim, mamba-state-dim and mamba-num-groups, and the taps of its convolution."""
+
+
+def hybrid_fields(pattern: str, hidden: int, flags: Flags) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """Model fields of a hybrid layer pattern, and the layers of each stage.
+
+    M is a state space, * attention, - an MLP, E experts, | the next stage.
+
+    >>> fields, stages = hybrid_fields("M-*-|M-M-", 256, {})
+    >>> fields["layer_types"][:3], fields["mamba_n_heads"], stages
+    (['mamba2', 'none', 'full_attention'], 8, (4, 4))
+    """
+    if "/" in pattern:
+        raise NotExpressible("flag hybrid-layer-pattern: depths with layers of their own")
+    stages = pattern.split("|")
+    letters = "".join(stages)
+    if not letters or set(letters) - KINDS.keys():
+        raise NotExpressible("flag hybrid-layer-pattern: not understood")
+    width = whole_of(flags, "mamba-head-dim", HEAD_WIDTH)
+    heads = whole_of(flags, "mamba-num-heads", 2 * hidden // width)
+    fields = {
+        "num_hidden_layers": len(letters),
+        "layer_types": [KINDS[letter][0] for letter in letters],
+        "mlp_layer_types": [KINDS[letter][1] for letter in letters],
+        "mamba_d_ssm": heads * width,
+        "mamba_n_heads": heads,
+        "mamba_d_state": whole_of(flags, "mamba-state-dim", STATE_WIDTH),
+        "mamba_n_groups": whole_of(flags, "mamba-num-groups", GROUPS),
+        "conv_kernel": TAPS,
+        "conv_bias": True,
+        "mixer_norm": True,
+    }
+    return fields, tuple(map(len, stages))
+
+
+LONGEST_OPTIONS = 32_768
+"""Characters of all options of a run."""
+
+LONGEST_PERIOD = 2048
+"""Largest period of a layer pattern."""
+
+PATTERNS = ("hybrid-layer-pattern", "hybrid-override-pattern")
+
+OTHER_RUNS = {
+    "distill": "a teacher model is held beside the trained one",
+    "flextron": "a model of many widths is trained at once",
+}
+"""Runs that their name, not their options, marks as something else, and why they are refused."""
+
+LARGE_WORKSPACES = (
+    "hybrid_mr_mcore_te_", "gpt3_mcore_cp2_pp2_ep2_te_4experts2parallel_nondeterministic", "_fine_grained_offloading",
+)  # fmt: skip
+"""Runs that set CUBLAS_WORKSPACE_CONFIG=:4096:8 without an option for determinism.
+Source: NVIDIA/Megatron-LM@d98e8a64 tests/functional_tests/test_cases, ENV_VARS of each model_config.yaml."""
+
+
+def flags_of(row: MeasuredRow) -> Flags:
+    """The options of a run that are switched on."""
+    text = row.text("extra_config_json") or "{}"
+    try:
+        flags = json.loads(text) if len(text) <= LONGEST_OPTIONS else None
+    except (ValueError, RecursionError):
+        flags = None
+    if not isinstance(flags, dict):
+        raise NotExpressible("unreadable: extra_config_json")
+    return {name: value for name, value in flags.items() if value is not False}
+
+
+def refuse_other_runs(name: str) -> None:
+    """Refuse a run whose name implies more memory than its options do."""
+    for mark, why in OTHER_RUNS.items():
+        if mark in name:
+            raise NotExpressible(f"flag {mark}: {why}")
+
+
+def put_environment(name: str, draft: Draft) -> None:
+    """Set what a run's environment implies and its options do not."""
+    if any(mark in name for mark in LARGE_WORKSPACES):
+        draft.stack["deterministic"] = True
+
+
+def put_flags(flags: Flags, draft: Draft) -> None:
+    """Apply the options of a run to a draft that already has model and layout."""
+    _refuse(flags)
+    _put_defaults(flags, draft)
+    for name, value in flags.items():
+        flag = known_flags().get(name, DESCRIBES)
+        if flag.does == "unmodelled":
+            draft.unmodelled.append(f"{name}: {flag.why}")
+        if flag.does == "sets":
+            draft.put(flag.path, _value(name, value))
+    if not draft.model.get("num_experts"):
+        draft.stack.pop("dispatcher", None)
+    _put_attention_flags(flags, draft)
+    _put_layers(flags, draft)
+    _put_software(flags, draft)
+    _put_stages(flags, draft)
+
+
+def _refuse(flags: Flags) -> None:
+    for name in flags:
+        flag = flag_of(name)
+        if flag is None:
+            raise NotExpressible(f"flag {ascii(name[:60])[1:-1]}: not known")
+        if flag.does == "refuses":
+            raise NotExpressible(f"flag {name}: {flag.why}")
+    spec = str(flags.get("spec", ""))
+    if spec and "hybrid" not in spec and "mamba" not in spec:
+        raise NotExpressible("flag spec: layers of another kind")
+    if float(flags.get("optimizer-offload-fraction", 1)) != 1:
+        raise NotExpressible("flag optimizer-offload-fraction: part of the optimizer is offloaded")
+
+
+def _value(name: str, value: Any) -> Any:
+    try:
+        return known_flags()[name].to(str(value))
+    except (KeyError, ValueError):
+        raise NotExpressible(f"flag {name}: no field takes its value") from None
+
+
+def _put_defaults(flags: Flags, draft: Draft) -> None:
+    """Megatron-LM's defaults: GPT-2's layers, learned positions, dropout."""
+    if not {"bf16", "fp16"} & flags.keys() and "fp8-format" in flags:
+        raise NotExpressible("flag fp8-format: activations of 32 bits around products of 8")
+    draft.model.update(GPT_2)
+    draft.stack.update(attention_mask=True, grouped_experts=False, dispatcher="allgather")
+    if "disable-bias-linear" in flags:
+        draft.model.update(attention_bias=False, attention_out_bias=False, mlp_bias=False)
+    learned = flags.get("position-embedding-type", "learned_absolute") == "learned_absolute"
+    if learned and "use-rotary-position-embeddings" not in flags:
+        rows = whole_of(flags, "max-position-embeddings", draft.recipe["sequence_length"])
+        draft.model["position_embedding_rows"] = rows
+    dropouts = [float(flags.get(name, 0.1)) for name in ("hidden-dropout", "attention-dropout")]
+    draft.recipe["dropout_fraction"] = max(dropouts)
+    if draft.model.get("num_experts"):
+        draft.layout.setdefault("expert_tensor", draft.layout["tensor"])
+
+
+def _put_attention_flags(flags: Flags, draft: Draft) -> None:
+    if "multi-latent-attention" in flags:
+        names = {"q": "q-lora-rank", "kv": "kv-lora-rank", "nope": "qk-head-dim", "rope": "qk-pos-emb-head-dim"}
+        widths = {short: whole_of(flags, name) for short, name in {**names, "v": "v-head-dim"}.items() if name in flags}
+        put_latent(draft, widths)
+    elif "qk-layernorm" in flags:
+        is_plain = draft.model["normalization"] == "rmsnorm"
+        draft.model["qk_norm"] = "per_head_dim" if is_plain else "per_head_dim_biased"
+    if "attention-backend" not in flags:
+        own = flags.get("transformer-impl") == "local" and "use-flash-attn" not in flags
+        draft.recipe["attention"] = "eager" if own else "flash"
+    if "window-size" in flags:
+        keys = int(str(flags["window-size"]).strip("()").split(",")[0]) + 1
+        skipped = _period(flags, "window-attn-skip-freq") if "window-attn-skip-freq" in flags else 1
+        kinds = ["sliding_attention"] * max(1, skipped - 1) + ["full_attention"] * (skipped > 1)
+        draft.model.update(sliding_window=keys, layer_types=kinds)
+
+
+def _put_layers(flags: Flags, draft: Draft) -> None:
+    for name in PATTERNS:
+        if name in flags:
+            fields, stages = hybrid_fields(str(flags[name]), draft.model["hidden_size"], flags)
+            draft.model.update(fields)
+            if len(stages) > 1:
+                draft.layout["stage_layers"] = list(stages)
+    if flags.get("experimental-attention-variant") == "gated_delta_net":
+        every = _period(flags, "linear-attention-freq")
+        draft.model.update(
+            layer_types=["gated_delta_net"] * (every - 1) + ["full_attention"],
+            conv_kernel=whole_of(flags, "linear-conv-kernel-dim"),
+            linear_num_key_heads=whole_of(flags, "linear-num-key-heads"),
+            linear_num_value_heads=whole_of(flags, "linear-num-value-heads"),
+            linear_key_head_dim=whole_of(flags, "linear-key-head-dim"),
+            linear_value_head_dim=whole_of(flags, "linear-value-head-dim"),
+        )
+    elif "experimental-attention-variant" in flags:
+        raise NotExpressible("flag experimental-attention-variant: attention over chosen keys")
+    if "moe-layer-freq" in flags and draft.model.get("num_experts"):
+        draft.model["mlp_layer_types"] = mlp_types_of(str(flags["moe-layer-freq"]))
+
+
+def _period(flags: Flags, name: str) -> int:
+    """Layers after which a pattern repeats."""
+    period = whole_of(flags, name)
+    if period > LONGEST_PERIOD:
+        raise NotExpressible(f"flag {name}: no field takes its value")
+    return period
+
+
+def _put_software(flags: Flags, draft: Draft) -> None:
+    if "fp8-format" in flags:
+        draft.recipe["precision"] = FP8_RECIPES.get(str(flags.get("fp8-recipe", "delayed")))
+    if "cross-entropy-loss-fusion" in flags:
+        loss = str(flags.get("cross-entropy-fusion-impl", "native"))
+        draft.stack["cross_entropy"] = FUSED_LOSSES[loss]
+    instances = whole_of(flags, "num-distributed-optimizer-instances", 1)
+    replicas = draft.layout["data"] * draft.layout["context"]
+    if instances > 1 and replicas % instances == 0:
+        draft.layout["shard_group"] = replicas // instances
+
+
+def _put_stages(flags: Flags, draft: Draft) -> None:
+    stages, layers = draft.layout["pipeline"], draft.model["num_hidden_layers"]
+    if "num-layers-per-virtual-pipeline-stage" in flags:
+        each = whole_of(flags, "num-layers-per-virtual-pipeline-stage")
+        draft.layout["virtual_pipeline"] = max(1, layers // (stages * each))
+    if "pipeline-model-parallel-layout" in flags:
+        parts = layers_of_layout(str(flags["pipeline-model-parallel-layout"]))
+        draft.layout.update(stage_layers=list(parts), virtual_pipeline=even_chunks(parts, stages))
+    ends = [f"decoder-{end}-pipeline-num-layers" for end in ("first", "last")]
+    if any(end in flags for end in ends):
+        first, last = (whole_of(flags, end) if end in flags else None for end in ends)
+        parts = layers_with_ends(layers, stages * draft.layout.get("virtual_pipeline", 1), first, last)
+        draft.layout["stage_layers"] = list(parts)

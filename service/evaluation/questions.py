@@ -16,26 +16,24 @@ from service.estimator.software.stacks import IMPLEMENTATIONS
 from service.estimator.software.versions import at_least
 from service.evaluation.frameworks import (
     CELLS,
+    PATTERNS,
     Draft,
+    Flags,
     Framework,
     first_match,
+    flags_of,
     framework_of,
+    hybrid_fields,
     layers_by_cost,
     layers_spread,
     put_architecture,
+    put_environment,
     put_features,
+    put_flags,
     put_sharding,
+    refuse_other_runs,
     table_of,
     virtual_group,
-)
-from service.evaluation.megatron import (
-    PATTERNS,
-    Flags,
-    flags_of,
-    hybrid_fields,
-    put_environment,
-    put_flags,
-    refuse_other_runs,
 )
 from service.validation.questions import read_question
 

@@ -15,7 +15,7 @@ from service.errors import StartupError
 from service.estimator.time.step import StepClass
 from service.evaluation.scoring import Evaluation, evaluate_rows, figure_of, shipped_seconds, step_rows_of
 from service.source_tree import write_generated
-from service.tabular.cell_text import marked
+from service.tabular.csv_text import marked
 
 
 def percent(share: float | None, *, digits: int = 1, signed: bool = False) -> str:

@@ -28,7 +28,7 @@ from service.estimator.software.stacks import STACKS
 from service.evaluation.frameworks import table_of
 from service.evaluation.questions import gpu_slug, reason_of
 from service.validation.questions import read_question
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 
 SAME_SIZE_FRACTION = 0.05
 """How far the parameters of a row and its model may differ: rows are rounded, and count embeddings or not."""

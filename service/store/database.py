@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.answers.workers import SeenWorker
 from service.catalogue import SHIPPED, Catalogue, GpuRow, Holdings, Row, key_of
-from service.catalogue.holdings import rows_beside
+from service.catalogue.catalogue import rows_beside
 from service.catalogue.indexes import Key, digest_of, gpus_of, revision_of
 from service.errors import StartupError, TraincostError
 from service.settings import DATABASE_CONNECTIONS

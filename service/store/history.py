@@ -33,7 +33,7 @@ from service.catalogue import (
     UnsoundFact,
     key_of,
 )
-from service.catalogue.holdings import view_revision
+from service.catalogue.catalogue import view_revision
 from service.catalogue.rows import TELLS_PRICES_APART, price_id
 from service.errors import Conflict, Problem, TraincostError, UnknownRevision, Unreachable
 from service.estimator import Cluster, Gpu

@@ -12,7 +12,7 @@ from io import BytesIO
 from typing import Any, NamedTuple, TypeAlias
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
-from service.tabular.cell_text import begins_formula
+from service.tabular.csv_text import begins_formula
 
 LONGEST_CELL = 32_767
 """Characters that Excel takes in one cell."""

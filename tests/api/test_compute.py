@@ -36,7 +36,7 @@ from service.features.sensitivity.vary import sensitivity_bytes
 from service.features.solve.solve import solution_json
 from service.settings import Settings
 from service.store.keys import Scope
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 from tests.api import computations
 from tests.api.asking import QUESTION, Ask, example_of
 from tests.databases import prepared

@@ -12,7 +12,7 @@ from service.cli.reports import accuracy_text
 from service.evaluation.accuracy import accuracy_of
 from service.evaluation.scoring import read_file
 from service.evaluation.tables import PUBLISHED
-from service.validation.serialization import to_wire
+from service.validation.reading import to_wire
 from tests.commands import Command, Ran
 from tests.evaluation.rows import STEP, ship_few
 

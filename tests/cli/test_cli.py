@@ -16,7 +16,7 @@ from service.cli.reports import report
 from service.features.estimates.answers import answer
 from service.validation.flat import ALIASES, flat_fields
 from service.validation.questions import read_question
-from service.validation.serialization import to_wire
+from service.validation.reading import to_wire
 from tests.commands import Command, Ran
 
 ROOT = Path(__file__).parents[1]

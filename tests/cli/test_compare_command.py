@@ -7,7 +7,7 @@ import pytest
 from service.catalogue import shipped_catalogue
 from service.cli.reports import comparison_report
 from service.features.compare.compare import compare
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 from tests.commands import Command, Ran
 
 JOB = ["--model", "llama-3.1-8b", "--sequence-length", "8192", "--training-tokens", "2e11", "--tp", "2"]

@@ -15,7 +15,7 @@ from service.cli.reports import describe_counts, plans_csv, plans_report, soluti
 from service.features.plans.search_plans import search
 from service.features.sensitivity.vary import vary
 from service.features.solve.solve import solve
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 from tests.commands import Command, Ran
 
 SOLUTIONS = request_bodies("createSolution")

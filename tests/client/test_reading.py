@@ -24,7 +24,7 @@ from service.features.sensitivity.vary import vary
 from service.features.solve.solve import solve
 from service.formats.targets import TARGETS
 from service.validation.questions import read_question
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 from tests.api.asking import QUESTION
 
 MODULES = (checks, estimates, exports, plans, rows)

@@ -25,7 +25,7 @@ from service.estimator.constants import (
 from service.estimator.question import Gpu, MeasuredStep, Question, RunStage
 from service.estimator.samples import H100, sample_resolved
 from service.estimator.time.step import LEAST_RESIDUAL
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 from tests.ask import question
 from tests.estimator.small_models import FAMILIES
 

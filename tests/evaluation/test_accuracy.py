@@ -15,7 +15,7 @@ from service.catalogue import shipped_catalogue
 from service.estimator.memory.device import LEAST_RESIDUAL, RESIDUALS, class_of
 from service.evaluation.accuracy import LISTED_ROWS, accuracy_of
 from service.evaluation.scoring import Evaluation, evaluate_row
-from service.validation.serialization import to_wire
+from service.validation.reading import to_wire
 from tests.amounts import amount
 from tests.evaluation.rows import ROWS, row_of
 

@@ -9,7 +9,7 @@ from service.calibration.observations import Observed, counted_peaks
 from service.catalogue import shipped_catalogue
 from service.cli.reports import measured_lines
 from service.evaluation.accuracy import accuracy_of, evaluated_peaks, shipped_measured, with_own_accuracy
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 
 
 def rows(rate: float = 5e10, seconds: float = 1e-3, second_run: float = 1.0) -> tuple[Observed, ...]:

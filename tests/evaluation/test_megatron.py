@@ -8,7 +8,7 @@ import pytest
 from service.calibration.tables import NotExpressible
 from service.catalogue import shipped_catalogue
 from service.estimator.question import Layout, Model, Recipe, Software
-from service.evaluation.megatron import LARGE_WORKSPACES, known_flags
+from service.evaluation.frameworks import LARGE_WORKSPACES, known_flags
 from service.evaluation.questions import draft_of, question_of
 from tests.evaluation.rows import ROWS, row_of, with_flags
 

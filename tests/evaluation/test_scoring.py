@@ -31,7 +31,7 @@ from service.evaluation.accuracy import accuracy_of
 from service.evaluation.questions import question_of
 from service.evaluation.scoring import APART, Evaluation, predict, shipped_seconds, step_rows_of
 from service.evaluation.tables import HELD_OUT
-from service.validation.serialization import to_wire
+from service.validation.reading import to_wire
 from tests.evaluation.rows import ROWS, step_of
 
 GOLDEN = ROWS["M-megatron_functional-0009"]

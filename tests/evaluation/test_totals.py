@@ -36,7 +36,7 @@ from service.evaluation.totals import (
     totals_accuracy,
     totals_accuracy_of,
 )
-from service.validation.serialization import to_wire
+from service.validation.reading import to_wire
 from tests.commands import Command
 
 CATALOGUE = shipped_catalogue()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.tabular.cell_text import number_text
+from service.tabular.csv_text import number_text
 
 EVERY_LOCALE = re.compile(r"-?[0-9]+(e-?[0-9]+)?")
 # Calc keeps 15 digits; rounding the very largest doubles to 15 would make them infinite

@@ -6,8 +6,7 @@ import io
 import pytest
 
 from service.errors import Refused
-from service.tabular.cell_text import MARK, exact_text, unmarked
-from service.tabular.csv_text import MOST_LINES, Table, read_table
+from service.tabular.csv_text import MARK, MOST_LINES, Table, exact_text, read_table, unmarked
 from service.tabular.lists import cell_text
 
 COLUMNS = ("name", "gpu", "usd", "note")

@@ -10,7 +10,7 @@ from annotated_types import Lt
 from pydantic_core import to_json
 
 from service.estimator.answer import Conventions, Interval
-from service.validation.serialization import NotFinite, to_bytes, to_wire
+from service.validation.reading import NotFinite, to_bytes, to_wire
 
 
 @dataclass(frozen=True, slots=True)

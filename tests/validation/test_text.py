@@ -4,7 +4,7 @@ import pytest
 
 from service.catalogue.indexes import normal
 from service.errors import Refused
-from service.validation.text import checked_texts
+from service.validation.json_text import checked_texts
 
 
 @pytest.mark.parametrize("text", ["", "caf\u00e9", "模型 🚀 \u200d", "שלום", " spaces ", "=1+1", "\u202e"])

@@ -10,7 +10,7 @@ from service.estimator import Layout, Model, Question, Recipe
 from service.estimator.question import Cluster, Software
 from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.samples import H100
-from service.validation.serialization import to_wire
+from service.validation.reading import to_wire
 from tests.ask import known
 
 MODELS = ("gpt2-124m", "smollm2-135m", "qwen3-0.6b")

@@ -14,7 +14,7 @@ from service.store import Engine
 from service.store.engine import place_of, utc_text
 from service.store.keys import SEPARATOR, TEAM, ApiKey, KeyRing, Scope, create_key, limit_key, read_keys, revoke_key
 from service.tabular.lists import Record
-from service.validation.text import normalized
+from service.validation.json_text import normalized
 
 IMPLIED_SCOPES: Mapping[Scope, frozenset[Scope]] = {
     "sheet": frozenset({"sheet"}),

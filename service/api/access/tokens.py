@@ -28,7 +28,7 @@ from service.catalogue import SHIPPED
 from service.errors import StartupError
 from service.settings import Settings
 from service.store.keys import Caller, Scope
-from service.validation.text import normalized
+from service.validation.json_text import normalized
 
 FRESH_SECONDS = 600.0
 """Age at which keys are refreshed in the background. Source: a choice; the time until a withdrawn key is rejected."""

@@ -11,8 +11,7 @@ from service.store import Engine
 from service.store.engine import utc_text
 from service.store.keys import TEAM
 from service.store.requests import AuditedCall, AuditOutcome, AuditPart, auditing, read_audit
-from service.tabular.columns import Column, columns_of
-from service.tabular.lists import Listed, ListQuery
+from service.tabular.lists import Column, Listed, ListQuery, columns_of
 
 NEWEST_FIRST = "-number"
 

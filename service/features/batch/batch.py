@@ -21,8 +21,7 @@ from service.validation.forms import DescribedAs, requiring
 from service.validation.json_text import as_object, refuse_faults
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.question_parts import QuestionRequest
-from service.validation.reading import read_spec
-from service.validation.serialization import to_bytes
+from service.validation.reading import read_spec, to_bytes
 
 QUESTIONS, KIND, BODY = "questions", "kind", "body"
 

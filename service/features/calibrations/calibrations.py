@@ -32,8 +32,7 @@ from service.store.measurements import (
     retire_calibration,
     retired_in,
 )
-from service.tabular.columns import Column, columns_of
-from service.tabular.lists import Listed, Record, as_record
+from service.tabular.lists import Column, Listed, Record, as_record, columns_of
 from service.validation.devices import is_possible, observation_of
 from service.validation.forms import Variant
 from service.validation.reading import field_names

@@ -23,8 +23,7 @@ from service.store import Engine
 from service.store.keys import TEAM, Caller
 from service.store.measurements import Calibration, Measured, read_calibration, read_measurements
 from service.validation.devices import environment_of, is_possible, observation_of, slug_of
-from service.validation.reading import read_spec
-from service.validation.serialization import adapter_of, digest_of, to_bytes, to_wire
+from service.validation.reading import adapter_of, digest_of, read_spec, to_bytes, to_wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

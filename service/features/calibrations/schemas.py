@@ -12,8 +12,8 @@ from service.errors import Problem, Refused
 from service.estimator.question import Name, Strict
 from service.features.measurements.importing import parse_moment
 from service.store.measurements import Measured
+from service.validation.json_text import checked_texts
 from service.validation.reading import read_spec
-from service.validation.text import checked_texts
 
 MOST_IDS = 10_000
 """Most ids of a request. Source: a choice; fifty launch checks."""

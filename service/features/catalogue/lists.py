@@ -12,8 +12,7 @@ from service.errors import NotFound, UnknownName
 from service.store.engine import utc_text
 from service.store.history import History
 from service.store.keys import Caller
-from service.tabular.columns import Column, columns_of
-from service.tabular.lists import Listed, Record, as_record
+from service.tabular.lists import Column, Listed, Record, as_record, columns_of
 from service.validation.reading import fields_of
 
 

@@ -18,8 +18,8 @@ from service.features.catalogue.row_bodies import DERIVED, without_derived
 from service.features.catalogue.row_rules import validated
 from service.store.history import History, Rows
 from service.store.keys import Caller
-from service.tabular.columns import Column
 from service.tabular.csv_text import Finding, Line, finding_of, read_table
+from service.tabular.lists import Column
 from service.validation.flat import DecimalMark, Form, read_value
 
 PRICES = LISTINGS["prices"]

@@ -25,13 +25,12 @@ from service.estimator.model.counts import count_parameters
 from service.estimator.question import Model
 from service.features.catalogue.lists import LISTINGS
 from service.features.catalogue.row_rules import is_free_slug
-from service.tabular.columns import columns_of
+from service.tabular.lists import columns_of
 from service.validation.forms import ReadElsewhere, described_as, object_schema, or_null
-from service.validation.json_text import apply_merge_patch
+from service.validation.json_text import apply_merge_patch, normalized, text_problems
 from service.validation.problems import unknown_field
 from service.validation.question_parts import HfConfig, read_config
 from service.validation.reading import Parsed, fields_of, read_spec
-from service.validation.text import normalized, text_problems
 
 Flat = Mapping[str, Any]
 

@@ -14,11 +14,11 @@ from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, UnknownMetric, UnknownRevision, Unreachable
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import metric_named
-from service.tabular.cell_text import NumberStyle, number_text
+from service.tabular.csv_text import NumberStyle, number_text
 from service.units import COUNT, UNITS, Dimension, dimension_of
 from service.validation.flat import QUERY, DecimalMark, body_of_flat, rephrased
+from service.validation.json_text import single_line
 from service.validation.questions import read_question
-from service.validation.text import single_line
 
 OnError = Literal["problem", "text", "blank"]
 Pairs = Sequence[tuple[str, str]]

@@ -27,7 +27,7 @@ from service.estimator import FORMULAS_VERSION
 from service.estimator.answer import Verdict
 from service.features.cells import cells, tables
 from service.validation.flat import FlatQuestion
-from service.validation.serialization import digest_of
+from service.validation.reading import digest_of
 
 router = APIRouter(tags=["cells"], route_class=StrictRoute)
 

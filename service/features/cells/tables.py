@@ -19,12 +19,12 @@ from service.errors import NotFound, Problem, Refused
 from service.features.cells.cells import CellOptions, Pairs, cell_answer, read_options, reason, split_options
 from service.features.estimates.metrics import COLUMNS, FITS, Metric, number_named, whole_of
 from service.planner.steps import Steps
-from service.tabular.cell_text import number_text
+from service.tabular.csv_text import number_text
 from service.tabular.lists import cell_text
 from service.tabular.sheets import xml_text
 from service.units import dimension_of
 from service.validation.flat import ALIASES, LIST_MARK, flat_fields
-from service.validation.text import single_line
+from service.validation.json_text import single_line
 
 METRICS = "metrics"
 """Parameter with the names of the numbers."""

@@ -22,12 +22,11 @@ from service.formats.launchers.slurm import SECONDS_PER_MINUTE, scheduled_by_slu
 from service.formats.program import SCRIPT_FORMAT, Scheduled
 from service.store.scenarios import CheckedQuestion
 from service.units import BYTES, SECONDS_PER_DAY, in_units, readable
-from service.validation.json_text import apply_merge_patch, parse_object
+from service.validation.json_text import apply_merge_patch, parse_object, single_line
 from service.validation.problems import not_an_object
 from service.validation.question_parts import PARTS
 from service.validation.questions import read_question
 from service.validation.reading import field_names, read_spec, warnings_of
-from service.validation.text import single_line
 
 MOST_ALTERNATIVES = 8
 """Most alternatives of a check. Source: a choice; users read no more."""

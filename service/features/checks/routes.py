@@ -46,7 +46,7 @@ from service.features.checks.check import (
 )
 from service.validation.flat import FlatQuestion, body_of_flat
 from service.validation.json_text import parse_object
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 
 GRACE_SECONDS = 1.0
 """Time beyond its deadline after which a process that tries alternatives is ended. Source: a choice; one alternative

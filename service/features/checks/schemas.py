@@ -21,11 +21,10 @@ from service.formats.program import SCRIPT_FORMAT, training_in
 from service.formats.text import LONGEST_FILE_BYTES
 from service.validation import question_parts
 from service.validation.forms import Component, DescribedAs
-from service.validation.json_text import apply_merge_patch
+from service.validation.json_text import apply_merge_patch, single_line
 from service.validation.problems import Collector, refused_at
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.reading import field_names, read_spec
-from service.validation.text import single_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,10 +28,10 @@ from service.features.estimates.metrics import (
 )
 from service.planner.steps import Steps, outcome
 from service.tabular.lists import TableForm, csv_text, table_bytes
+from service.validation.json_text import single_line
 from service.validation.question_parts import read_price, with_region
 from service.validation.questions import ParsedQuestion
 from service.validation.reading import Parsed
-from service.validation.text import single_line
 
 ANSWERED: Final = 200
 REFUSED: Final = 422

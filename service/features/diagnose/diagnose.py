@@ -30,7 +30,7 @@ from service.features.diagnose.schemas import BESIDE, read_report
 from service.features.estimates.answers import grounds_of
 from service.units import BYTES, in_units
 from service.validation.questions import ParsedQuestion, read_question
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 
 SMALL_BYTES, MIDDLE_BYTES, LARGE_BYTES = 2.0**20, 2.0**21, 10 * 2.0**20
 MIDDLE_SEGMENT_BYTES = 20 * 2.0**20

@@ -16,7 +16,7 @@ from service.estimator.question import Question, ToolName
 from service.estimator.resolve import resolve
 from service.estimator.run.run import peak_stage_in, timeline
 from service.validation.questions import ParsedQuestion, read_question
-from service.validation.serialization import digest_of, refuse_infinite, to_bytes
+from service.validation.reading import digest_of, refuse_infinite, to_bytes
 
 STEP = re.compile(r"(\w+)|\[(\d+)\]")
 """Step of an explanation path: a field or a list position."""

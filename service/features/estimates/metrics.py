@@ -10,7 +10,7 @@ from service.answers.estimates import Answer
 from service.answers.names import WIRE_NAMES
 from service.errors import Problem, Refused, UnknownMetric, did_you_mean, nearest
 from service.estimator.answer import Interval, Verdict
-from service.validation.serialization import to_wire
+from service.validation.reading import to_wire
 
 Path = tuple[str, ...]
 

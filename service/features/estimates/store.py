@@ -10,7 +10,7 @@ from service.features.estimates.answers import answer
 from service.store import Engine
 from service.store.scenarios import CheckedQuestion, no_pending_writes, read_answer, read_checked_question
 from service.validation.questions import read_question
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 
 ESTIMATE_ID = re.compile(r"est_[0-9a-f]{32}")
 """Pattern of ids; any other id is not found without a query."""

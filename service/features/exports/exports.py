@@ -14,8 +14,7 @@ from service.formats.targets import FORMATS, TARGETS
 from service.formats.text import LONGEST_FILE_BYTES
 from service.text_bounds import FIELD
 from service.validation.questions import read_question
-from service.validation.reading import read_spec
-from service.validation.serialization import to_bytes
+from service.validation.reading import read_spec, to_bytes
 
 
 def listed_targets() -> ExportTargets:

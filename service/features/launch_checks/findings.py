@@ -37,7 +37,7 @@ from service.jobs.jobs import Job
 from service.store import Connection
 from service.units import BYTES, in_units
 from service.validation.devices import is_device_of
-from service.validation.serialization import adapter_of, to_wire
+from service.validation.reading import adapter_of, to_wire
 
 MEMORY_QUANTITIES = ("allocated_peak", "live_bytes_peak")
 """Memory quantities of a step, the preferred one first."""

@@ -22,11 +22,9 @@ from service.store import Engine
 from service.store.engine import utc_text
 from service.store.keys import Caller
 from service.store.workers import read_workers
-from service.tabular.columns import Column, columns_of
-from service.tabular.lists import Listed, Record, listed_in_parts
+from service.tabular.lists import Column, Listed, Record, columns_of, listed_in_parts
 from service.validation.devices import driver_names
-from service.validation.reading import field_names, fields_of
-from service.validation.serialization import to_bytes, to_wire
+from service.validation.reading import field_names, fields_of, to_bytes, to_wire
 
 PATH = "/v1/launch-checks"
 CHECK_ID = re.compile(r"lch_[0-9a-f]{32}")

@@ -33,7 +33,7 @@ from service.store.engine import utc_text
 from service.store.keys import UNRESTRICTED
 from service.store.tables import ENDED
 from service.tabular.lists import ListTypes
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 
 POLL_SECONDS = 0.3
 """Time between two reads of new events. Source: a choice; often enough for a bar that moves."""

@@ -33,7 +33,7 @@ from service.features.launch_checks.targets import (
     moved_bytes_per_s,
     reached_flop_per_s,
 )
-from service.validation.serialization import to_wire
+from service.validation.reading import to_wire
 
 Measurable = tuple[tuple[Item, ...], tuple[str, ...]]
 """Items to measure, and notes on what is left out."""

@@ -25,10 +25,9 @@ from service.store.measurements import Measured
 from service.store.requests import log_change_in
 from service.validation.devices import gpu_of_device
 from service.validation.flat import read_value
+from service.validation.json_text import checked_texts
 from service.validation.problems import not_an_object
-from service.validation.reading import field_names, read_spec
-from service.validation.serialization import digest_of, to_bytes
-from service.validation.text import checked_texts
+from service.validation.reading import digest_of, field_names, read_spec, to_bytes
 
 MOST_RECORDS = 64
 """Most records of a request. Source: a choice; a launch check has eight."""

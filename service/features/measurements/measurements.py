@@ -27,12 +27,10 @@ from service.store.measurements import (
     shape_key,
     store_measurements_in,
 )
-from service.tabular.columns import Column, columns_of
-from service.tabular.lists import Listed, Record, as_record, listed_in_parts
+from service.tabular.lists import Column, Listed, Record, as_record, columns_of, listed_in_parts
 from service.validation.devices import is_possible, observation_of
-from service.validation.reading import fields_of, read_spec
-from service.validation.serialization import digest_of, to_bytes
-from service.validation.text import checked_texts
+from service.validation.json_text import checked_texts
+from service.validation.reading import digest_of, fields_of, read_spec, to_bytes
 
 Predict = Callable[[Observed], float | None]
 

@@ -16,7 +16,7 @@ from service.api.requests import CatalogueDep, JsonBody, StrictRoute, answer
 from service.api.streams import event_bytes, event_stream, problem_event
 from service.features.plans.schemas import PlanRequest
 from service.features.plans.search_plans import plans_json
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 
 router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 

@@ -16,7 +16,7 @@ from service.features.estimates.answers import versions_of
 from service.features.plans.schemas import PlanLimits, PlanSearch, read_plan
 from service.planner.feasibility import SolveLimits
 from service.planner.plans import Plan, Plans, limit_missed, plans_of, question_of, slower_because
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 
 BETWEEN_PROGRESS_SECONDS = 0.25
 """Time between two progress reports. Source: a choice; often enough for a bar that moves."""

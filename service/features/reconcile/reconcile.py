@@ -31,7 +31,7 @@ from service.store.scenarios import CheckedQuestion, read_answer, read_checked_q
 from service.units import BYTES, in_units
 from service.validation.json_text import STANDARD_INPUT
 from service.validation.questions import read_question
-from service.validation.serialization import digest_of, to_bytes, to_wire
+from service.validation.reading import digest_of, to_bytes, to_wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

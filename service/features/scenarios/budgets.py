@@ -21,7 +21,7 @@ from service.features.scenarios.scenarios import find_scenario
 from service.store import Engine
 from service.store.history import History
 from service.store.keys import Caller
-from service.tabular.cell_text import exact_text
+from service.tabular.csv_text import exact_text
 from service.tabular.sheets import Formula, Heading, Sheet, SheetCell
 from service.units import dimension_of
 from service.validation.flat import LIST_MARK, MEMBER_MARK, NAMING, FlatField, body_of_flat, flat_fields

@@ -38,7 +38,7 @@ from service.store.scenarios import SavedQuestion
 from service.tabular import sheets as open_document
 from service.tabular.lists import ListTypes
 from service.tabular.sheets import Sheet, excel_file
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 
 router = APIRouter(tags=["scenarios"], route_class=StrictRoute)
 

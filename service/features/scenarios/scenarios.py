@@ -29,14 +29,11 @@ from service.store import scenarios as store
 from service.store.engine import utc_text
 from service.store.keys import Caller, KeyRing, ShareLink, create_share_link, read_share_links, revoke_share_link
 from service.store.scenarios import SavedQuestion, Scenario
-from service.tabular.columns import Column, columns_of
-from service.tabular.lists import IsCurrent, Listed, Record, as_record, listed_in_parts
-from service.validation.json_text import apply_merge_patch
+from service.tabular.lists import Column, IsCurrent, Listed, Record, as_record, columns_of, listed_in_parts
+from service.validation.json_text import apply_merge_patch, checked_texts, normalized
 from service.validation.problems import Collector, not_an_object, refused_at, unknown_field
 from service.validation.questions import read_question
-from service.validation.reading import read_spec
-from service.validation.serialization import to_bytes
-from service.validation.text import checked_texts, normalized
+from service.validation.reading import read_spec, to_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from service.planner.steps import Steps, outcome
 from service.tabular.lists import TableForm
 from service.validation.flat import value_at, variable_fields, with_value
 from service.validation.questions import read_question
-from service.validation.serialization import to_wire
+from service.validation.reading import to_wire
 
 FIRST: Final = ("values", "varied", "status", "verdict")
 """Fields of a row before its numbers."""

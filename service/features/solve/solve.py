@@ -24,8 +24,7 @@ from service.planner.solve import Threshold, plan_batch, solve_steps
 from service.planner.steps import Steps, outcome
 from service.units import readable
 from service.validation.questions import ParsedQuestion
-from service.validation.reading import Parsed, assumptions_of, field_names, with_rows
-from service.validation.serialization import to_bytes, to_wire
+from service.validation.reading import Parsed, assumptions_of, field_names, to_bytes, to_wire, with_rows
 
 CHANGING = ("model", "recipe", "layout", "cluster")
 """Parts of a question that a value may change."""

@@ -28,7 +28,7 @@ from service.features.workers.leases import NOT_HELD, LeaseToken
 from service.jobs.leases import holds_part
 from service.store import Engine
 from service.tabular.lists import ListTypes
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 
 POLL_SECONDS = 0.5
 """Interval between reads of the state. Source: a choice; short enough for a progress bar."""

@@ -27,8 +27,8 @@ from service.features.plans.schemas import PlanLimits, constraints_of, on_each_s
 from service.features.plans.search_plans import bounds_of, unmet
 from service.planner.plans import plans_of
 from service.planner.space import Constraints
-from service.validation.serialization import NotFinite, adapter_of, to_bytes
-from service.validation.text import single_line
+from service.validation.json_text import single_line
+from service.validation.reading import NotFinite, adapter_of, to_bytes
 
 SweepKind = Literal["estimate", "plan"]
 """Kind of the rows: an answer of POST /v1/estimates, or the best plan of POST /v1/plans."""

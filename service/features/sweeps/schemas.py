@@ -37,10 +37,10 @@ from service.features.sweeps.rows import (
 )
 from service.validation import question_parts
 from service.validation.forms import DescribedAs
+from service.validation.json_text import checked_texts
 from service.validation.problems import not_an_object, refused_at, unknown_field
 from service.validation.questions import EXAMPLES
 from service.validation.reading import field_names, read_spec
-from service.validation.text import checked_texts
 
 Part = TypeVar("Part")
 

@@ -27,7 +27,7 @@ from service.jobs.leases import read_file
 from service.store import Engine
 from service.store.keys import Caller
 from service.tabular.lists import cell_text
-from service.validation.serialization import digest_of
+from service.validation.reading import digest_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

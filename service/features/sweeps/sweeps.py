@@ -20,8 +20,7 @@ from service.jobs.leases import cancel_jobs, retry_jobs
 from service.store import Engine
 from service.store.engine import RowPart, utc_text
 from service.store.keys import Caller
-from service.tabular.columns import Column, columns_of
-from service.tabular.lists import Listed, listed_in_parts
+from service.tabular.lists import Column, Listed, columns_of, listed_in_parts
 
 PATH = "/v1/sweeps"
 

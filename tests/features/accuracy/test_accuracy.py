@@ -7,7 +7,7 @@ from openapi_schema_validator import OAS31Validator
 
 from service.evaluation.accuracy import shipped_accuracy
 from service.evaluation.totals import totals_accuracy
-from service.validation.serialization import to_wire
+from service.validation.reading import to_wire
 from tests.api.asking import Ask
 
 BOTH = pytest.mark.parametrize(

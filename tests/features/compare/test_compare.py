@@ -14,7 +14,7 @@ from service.features.estimates import answers
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import COLUMNS, metric_named
 from service.validation.questions import read_question
-from service.validation.serialization import to_bytes, to_wire
+from service.validation.reading import to_bytes, to_wire
 
 Body = dict[str, Any]
 

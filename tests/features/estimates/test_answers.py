@@ -13,7 +13,7 @@ from service.features.estimates import answers
 from service.features.estimates.answers import answer, part
 from service.features.estimates.metrics import metric_named
 from service.validation.questions import read_question
-from service.validation.serialization import DIGEST_CHARACTERS, to_bytes, to_wire
+from service.validation.reading import DIGEST_CHARACTERS, to_bytes, to_wire
 
 BODY: dict[str, Any] = {
     "model": "llama-3.1-8b",

@@ -32,8 +32,7 @@ from service.estimator.question import (
 from service.features.estimates.answers import answer
 from service.validation.question_parts import QUERY_FIELDS, CardPrice, CataloguePrice, Nodes
 from service.validation.questions import read_question
-from service.validation.reading import schema_of
-from service.validation.serialization import to_bytes
+from service.validation.reading import schema_of, to_bytes
 
 DENSE = {
     "vocab_size": 32000, "hidden_size": 2048, "num_hidden_layers": 8, "num_attention_heads": 16,

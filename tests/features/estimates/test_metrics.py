@@ -9,7 +9,7 @@ from service.answers.estimates import Answer
 from service.errors import Refused, UnknownMetric
 from service.features.estimates.metrics import MAIN, metric_named
 from service.units import COUNT, dimension_of
-from service.validation.serialization import to_wire
+from service.validation.reading import to_wire
 
 
 def numbers(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, float]]:

@@ -11,7 +11,7 @@ from service.estimator.question import StackName
 from service.features.estimates.answers import answer
 from service.validation.question_parts import PARTS
 from service.validation.questions import read_question
-from service.validation.serialization import to_bytes
+from service.validation.reading import to_bytes
 
 FACTS = shipped_catalogue()
 GPUS = list(FACTS.gpus.values())

@@ -13,7 +13,7 @@ from service.errors import Refused
 from service.estimator import estimate
 from service.features.plans.search_plans import search
 from service.validation.questions import read_question
-from service.validation.serialization import to_wire
+from service.validation.reading import to_wire
 
 CATALOGUE = shipped_catalogue()
 BODY: dict[str, Any] = {

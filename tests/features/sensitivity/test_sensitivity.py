@@ -15,7 +15,7 @@ from service.features.estimates.metrics import COLUMNS
 from service.features.sensitivity.vary import vary
 from service.validation.flat import flat_fields, variable_fields, with_value
 from service.validation.questions import read_question
-from service.validation.serialization import to_wire
+from service.validation.reading import to_wire
 
 QUESTION: dict[str, Any] = {
     "model": "llama-3.1-8b",

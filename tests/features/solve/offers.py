@@ -10,7 +10,7 @@ from service.errors import Refused
 from service.estimator import Estimate, estimate
 from service.features.solve.solve import solve
 from service.validation.questions import read_question
-from service.validation.serialization import to_wire
+from service.validation.reading import to_wire
 
 GPUS = ("h100-sxm5-80gb", "a100-sxm4-80gb", "a100-sxm4-40gb", "h200-sxm5-141gb", "b200-sxm-180gb")
 LIMITS = ("days", "cost_usd", "gpu_hours")

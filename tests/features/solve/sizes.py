@@ -11,7 +11,7 @@ from service.errors import Refused
 from service.estimator import Estimate, estimate
 from service.features.solve.solve import solve
 from service.validation.questions import read_question
-from service.validation.serialization import to_wire
+from service.validation.reading import to_wire
 
 FITS = {
     "besiroglu-2024": (1.8172, 482.01, 2085.43, 0.3478, 0.3658),

@@ -14,7 +14,7 @@ from service.planner.feasibility import UNKNOWNS
 from service.planner.sizing import optimal_size
 from service.validation.flat import variable_fields, with_value
 from service.validation.questions import read_question
-from service.validation.serialization import to_wire
+from service.validation.reading import to_wire
 
 QUESTION: dict[str, Any] = {
     "model": "llama-3.1-8b",
