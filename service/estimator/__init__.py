@@ -1,4 +1,4 @@
-"""What it takes to train a model: bytes, FLOP, seconds and money. Pure: no file, no clock, no network."""
+"""What it takes to train a model: bytes, FLOP, seconds and money. Pure: no clock, no network, only its own tables."""
 
 from service.estimator.answer import Estimate
 from service.estimator.estimate import estimate, estimate_memory
