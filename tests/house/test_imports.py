@@ -46,7 +46,7 @@ def _imported(tree: ast.AST) -> set[str]:
 def _import_in_a_fresh_process(module: str) -> tuple[frozenset[str], list[str]]:
     """Modules that an import loads, and the files that it opens."""
     script = LOADED.format(root=str(ROOT), module=module)
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run([sys.executable, "-B", "-c", script], capture_output=True, text=True, check=True).stdout
     lines = [line.split(" ", 1) for line in said.splitlines()]
     modules = frozenset(name for kind, name in lines if kind == "module")
     return modules, [path for kind, path in lines if kind == "open"]
@@ -138,7 +138,7 @@ print(*sys.modules)
 def _loaded_by_the_api() -> tuple[set[str], set[str]]:
     """What the service loads as it starts, and what all of it loads."""
     script = AS_SERVED.format(root=str(ROOT))
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run([sys.executable, "-B", "-c", script], capture_output=True, text=True, check=True).stdout
     at_first, of_all = (set(line.split()) for line in said.splitlines())
     return at_first, of_all
 
