@@ -585,10 +585,6 @@ STEP_NOTE = (
 )
 
 
-def _titled(blocks: Mapping[str, Sequence[str]]) -> list[str]:
-    return ["\n".join([title, *lines]) for title, lines in blocks.items()]
-
-
 def accuracy_text(accuracy: Accuracy) -> str:
     """Accuracy of memory and step time against measurements as text."""
     from service.evaluation.tables import HEADER, memory_lines
@@ -611,7 +607,7 @@ def accuracy_text(accuracy: Accuracy) -> str:
         "Measured by workers": measured_lines(accuracy.measured),
     }
     head = "\n".join([*table([HEADER, *groups]), "", MEMORY_NOTE])
-    return "\n\n".join([head, *_titled(blocks), _versions(accuracy.versions)])
+    return "\n\n".join([head, *sections(blocks, ""), _versions(accuracy.versions)])
 
 
 def _counts(reasons: Mapping[str, int]) -> list[str]:
@@ -684,7 +680,7 @@ def totals_text(totals: TotalsAccuracy) -> str:
         "Not compared": [f"  {row.id} {row.model}: {row.reason}; {row.decided}" for row in left_out],
         "Sum": [f"  {group.name}: {_group_summary(group)}" for group in (totals.main_runs, totals.beside)],
     }
-    return "\n\n".join(_titled(blocks))
+    return "\n\n".join(sections(blocks, ""))
 
 
 def _totals_cells(row: TotalsRow) -> tuple[str, ...]:

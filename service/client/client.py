@@ -14,14 +14,7 @@ import httpx
 
 from service.answers.checks import MOST_QUESTIONS, BatchKind, Check
 from service.answers.diagnoses import Diagnosis, Reconciliation
-from service.answers.estimates import (
-    Answer,
-    FlopAnswer,
-    GpuHoursAnswer,
-    MemoryAnswer,
-    MethodAnswer,
-    TimelineAnswer,
-)
+from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, MemoryAnswer, MethodAnswer, TimelineAnswer
 from service.answers.exports import Export, ExportTarget, Imported
 from service.answers.launch_checks import LaunchCheck
 from service.answers.plans import PlanAnswer, PlanCounts, Solution

@@ -463,21 +463,16 @@ RELEASE_SECONDS = 5.0
 Result = TypeVar("Result")
 
 
+@dataclass(frozen=True, slots=True)
 class ClaimLoop:
     """Runs one job after another: `once` ends after one, `most_idle_seconds` after that time without a job."""
 
-    def __init__(
-        self,
-        client: ServiceClient,
-        runner: Runner,
-        work: Mapping[str, Work],
-        stopping: asyncio.Event,
-        *,
-        once: bool = False,
-        most_idle_seconds: float | None = None,
-    ) -> None:
-        self._client, self._runner, self._work, self.stopping = client, runner, work, stopping
-        self._once, self._most_idle_seconds = once, most_idle_seconds
+    client: ServiceClient
+    runner: Runner
+    work: Mapping[str, Work]
+    stopping: asyncio.Event
+    once: bool = False
+    most_idle_seconds: float | None = None
 
     async def run(self, capabilities: Mapping[str, Any]) -> None:
         """Claim and run jobs until there is a reason to end."""
@@ -486,19 +481,19 @@ class ClaimLoop:
             if job is None:
                 return
             await self._do(job)
-            if self._once:
+            if self.once:
                 return
 
     async def _next(self, capabilities: Mapping[str, Any]) -> ClaimedJob | None:
         """The next job; None after the longest idle time, or where this worker has to stop."""
         idle_since, wait_seconds = time.monotonic(), 0.0
-        most = self._most_idle_seconds
+        most = self.most_idle_seconds
         while not self.stopping.is_set():
             left_seconds = MOST_WAIT_SECONDS if most is None else most - (time.monotonic() - idle_since)
             if left_seconds <= 0:
                 log.info("no job in %.0f s", most)
                 return None
-            claim = self._client.claim(sorted(self._work), capabilities, min(left_seconds, MOST_WAIT_SECONDS))
+            claim = self.client.claim(sorted(self.work), capabilities, min(left_seconds, MOST_WAIT_SECONDS))
             try:
                 job = await self._unless_stopped(claim)
             except Unavailable:
@@ -526,10 +521,10 @@ class ClaimLoop:
         with job_folder() as folder:
             context = JobContext(
                 job=job,
-                runner=self._runner,
+                runner=self.runner,
                 folder=folder,
-                upload=partial(self._client.upload, job),
-                read=partial(self._client.read, job),
+                upload=partial(self.client.upload, job),
+                read=partial(self.client.read, job),
             )
             beats = asyncio.create_task(self._heartbeats(context))
             try:
@@ -566,7 +561,7 @@ class ClaimLoop:
     async def _uninterrupted(self, context: JobContext) -> JobResult:
         """The result of a job that nothing interrupts."""
         try:
-            return await self._work[context.job.kind](context)
+            return await self.work[context.job.kind](context)
         except Exception as error:  # the service gets any error
             log.exception("job %s", context.job.id)
             body = {"code": "worker_failed", "message": f"{type(error).__name__}: {error}"}
@@ -594,19 +589,19 @@ class ClaimLoop:
     async def _heartbeat(self, context: JobContext) -> Literal["run", "cancel", "lost"]:
         """Renew the lease; without the progress where the service refuses it, so that the job is not lost."""
         try:
-            return await self._client.heartbeat(context.job, context.progress)
+            return await self.client.heartbeat(context.job, context.progress)
         except RequestRefused as error:
             log.warning("the progress of job %s is not taken: %s", context.job.id, error)
             context.progress = None
         try:
-            return await self._client.heartbeat(context.job, None)
+            return await self.client.heartbeat(context.job, None)
         except RequestRefused as error:
             raise Unavailable(str(error)) from error
 
     async def _finish(self, job: ClaimedJob, result: JobResult, *, is_refusal: bool = False) -> None:
         """Upload a result, briefly where this worker stops. A refused one fails the job, or its lease expires."""
         try:
-            taken = await self._unless_stopped(self._client.finish(job, result), RELEASE_SECONDS)
+            taken = await self._unless_stopped(self.client.finish(job, result), RELEASE_SECONDS)
         except RequestRefused as error:
             log.warning("the result of job %s is not taken: %s", job.id, error)
             if not is_refusal:

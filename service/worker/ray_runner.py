@@ -24,15 +24,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 from service.errors import StartupError
 from service.worker.devices import VISIBLE_GPUS, can_sweep, counted, gpus_here
 from service.worker.probing import CannotRun
-from service.worker.ray_nodes import (
-    NodeRunner,
-    NodeState,
-    Placement,
-    Share,
-    common_labels,
-    nodes_of,
-    placement_of,
-)
+from service.worker.ray_nodes import NodeRunner, NodeState, Placement, Share, common_labels, nodes_of, placement_of
 from service.worker.runners import Running, Task, job_folder, remove_abandoned
 
 POLL_SECONDS = 0.1

@@ -11,13 +11,7 @@ from typing import Any
 import torch
 
 from service.calibration.records import MOVED_ERROR_FRACTION
-from service.worker.probing import (
-    Case,
-    KernelInputs,
-    PreparedRun,
-    error_fraction,
-    timed,
-)
+from service.worker.probing import Case, KernelInputs, PreparedRun, error_fraction, timed
 
 OPERATIONS = ("copy", "read")
 """Operations on every device."""
