@@ -1,7 +1,4 @@
-"""Published collectives, and the constants of links and networks that fit them best.
-
-The constants are in `service/estimator/time`; a test fits them again and compares.
-"""
+"""Published collectives, and the fit of the links and networks in `service/estimator/time`; a test compares both."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,4 @@
-"""Published tables of measurements: the columns, the parser, and the rows that the package ships.
-
-A cell of a measured row is parsed only when it is read, so an unreadable cell excludes its own row alone.
-"""
+"""Published tables of measurements. Cells are parsed when they are read: an unreadable one excludes its row alone."""
 
 import csv
 import io

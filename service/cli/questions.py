@@ -73,11 +73,7 @@ GIVEN = f"{__name__}.given"
 
 
 class QuestionCommand(StrictCommand):
-    """A command with an option for every field of a question, which is a text or several.
-
-    Only options that are given are read, and only the help has descriptions of all fields: the rest would take longer
-    than the estimate.
-    """
+    """A command with an option for each field of a question; to read all of them would take longer than an estimate."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options that are given; all of them where one is unknown, so that the nearest can be named."""

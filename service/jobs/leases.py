@@ -158,11 +158,7 @@ def _queued_work_in(connection: Connection) -> list[QueuedWork]:
 
 
 def _next_in(connection: Connection, matching: Mapping[str, Sequence[QueuedWork]]) -> tuple[str, int] | None:
-    """The next job, locked, and the number of claims.
-
-    Claims at the same moment serve different owners, and get different jobs. An owner that another claim is serving
-    is served too where no other owner has a job.
-    """
+    """The next job, locked, and its claims; claims at one moment serve different owners where several have jobs."""
     by_share = select(OWNER_SHARES.c.owner).where(OWNER_SHARES.c.owner.in_(list(matching)))
     known = set(connection.execute(by_share).scalars())
     if new := [{"owner": owner, "served": 0} for owner in sorted(matching.keys() - known)]:

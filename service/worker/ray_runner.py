@@ -1,8 +1,4 @@
-"""The runner of a Ray cluster, which places tasks by kind and number of GPUs.
-
-A measurement is a process under a supervisor on its node, as on the worker's own host. A part of a sweep is a
-plain task of Ray, whose process Ray reuses for the next part.
-"""
+"""The runner of a Ray cluster: measurements under a supervisor on their nodes, and parts of sweeps as tasks of Ray."""
 
 import importlib
 import logging

@@ -1,7 +1,4 @@
-"""Models and recipes that torch can train by itself. What cannot be run is refused by its field.
-
-No torch is imported here, so that a refusal needs none.
-"""
+"""Models and recipes that torch can train by itself; others are refused by field, without importing torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

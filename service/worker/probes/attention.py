@@ -1,8 +1,4 @@
-"""Seconds of attention, forward and backward, by kernel.
-
-`eager` is what models do without a fused kernel: scores are written out, softmax runs in fp32. The others are
-backends of `scaled_dot_product_attention`; one that the device does not have is left out by name.
-"""
+"""Seconds of attention, forward and backward, by kernel: `eager`, or a backend of `scaled_dot_product_attention`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -160,11 +156,7 @@ def _first_group(shape: Mapping[str, Any], tensor: Any) -> Any:
 
 
 def _exact(shape: Mapping[str, Any], query: Any, key: Any, value: Any) -> tuple[list[int], Any]:
-    """Queries of the first group that are compared, and their exact result, differentiable in the queries.
-
-    The gradient of a query needs no other query, so that a few of them check the backward pass of queries; gradients of
-    keys and values come out of the same kernel.
-    """
+    """Some queries of the first group, and their exact result: the gradient of a query needs no other query."""
     places = spread(shape["length"], CHECKED)
     chosen = _first_group(shape, query)[:, places].double()
     scores = chosen @ key[0, 0].detach().double().mT * shape["width"] ** -0.5

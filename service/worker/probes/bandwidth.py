@@ -1,8 +1,4 @@
-"""Memory bandwidth: copies and reads on the device, and transfers between it and the host.
-
-A copy counts the bytes it reads and those it writes. Transfers use pinned memory of the host, as data loaders and
-offloading do; a processor has no device to transfer to.
-"""
+"""Memory bandwidth: copies (bytes read and written) and reads, and transfers between a GPU and pinned host memory."""
 
 from collections.abc import Mapping
 from functools import partial

@@ -1,7 +1,4 @@
-"""Memory, step by step, and time of real training steps of a model at full width and reduced depth.
-
-Memory is that of torch's allocator on a GPU, and of its profiler on a processor.
-"""
+"""Memory (of the allocator; on a processor of the profiler) and time of training steps at full width and less depth."""
 
 import json
 import math
@@ -66,11 +63,7 @@ def _device_readings(work: Work, device: str) -> list[Reading]:
 
 
 def _host_readings(work: Work) -> list[Reading]:
-    """Readings of the memory events of torch's profiler.
-
-    torch's allocator for processors reports every allocation to the profiler, those inside operations too. Modes
-    that see operations alone (`torch.utils._python_dispatch`) miss what an operation allocates and frees by itself.
-    """
+    """Readings of torch's profiler, which sees allocations inside operations too; modes of dispatch do not."""
     marks = iter(range(1 << 30))
 
     def mark() -> None:
