@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from threading import Thread
 from time import monotonic
@@ -122,16 +123,16 @@ class Metrics:
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
+        gauge, counter = partial(Gauge, registry=registry), partial(Counter, registry=registry)
+        histogram = partial(Histogram, buckets=BUCKETS, registry=registry)
         self._in_flight = 0
         self._times: dict[tuple[str, str, int | None], Histogram] = {}
-        self._requests = Histogram(
+        self._requests = histogram(
             "traincost_http_request_seconds",
             "Time until the whole answer was handed over, by the template of its route.",
             ("method", "route", "status"),
-            buckets=BUCKETS,
-            registry=registry,
         )
-        in_flight = Gauge("traincost_http_requests_in_flight", "Requests that are being answered.", registry=registry)
+        in_flight = gauge("traincost_http_requests_in_flight", "Requests that are being answered.")
         in_flight.set_function(lambda: self._in_flight)
         self.verdicts = self._counter("traincost_check_verdicts", "Checks of jobs.", verdict=VERDICTS)
         self.database_errors = self._counter(
@@ -145,21 +146,13 @@ class Metrics:
             "Connections without a request that were refused with a reason.",
             kind=get_args(RefusalKind),
         )
-        self.rate_limit_fallbacks = Counter(
-            "traincost_rate_limit_fallbacks",
-            "Requests that this process counted alone because Redis did not answer.",
-            registry=registry,
+        self.rate_limit_fallbacks = counter(
+            "traincost_rate_limit_fallbacks", "Requests that this process counted alone because Redis did not answer."
         )
-        self._compute_waiting = Gauge(
-            "traincost_compute_waiting", "Computations that wait for a process.", registry=registry
-        )
-        self._compute_running = Gauge("traincost_compute_running", "Computations that run.", registry=registry)
-        self.compute_wait_seconds = Histogram(
-            "traincost_compute_wait_seconds", "Time for which a computation waited.", buckets=BUCKETS, registry=registry
-        )
-        self.compute_seconds = Histogram(
-            "traincost_compute_seconds", "Time for which a computation ran.", buckets=BUCKETS, registry=registry
-        )
+        self._compute_waiting = gauge("traincost_compute_waiting", "Computations that wait for a process.")
+        self._compute_running = gauge("traincost_compute_running", "Computations that run.")
+        self.compute_wait_seconds = histogram("traincost_compute_wait_seconds", "Time for which a computation waited.")
+        self.compute_seconds = histogram("traincost_compute_seconds", "Time for which a computation ran.")
         self.computations = self._counter(
             "traincost_computations", "Computations that have ended.", outcome=COMPUTE_OUTCOMES
         )
@@ -171,12 +164,11 @@ class Metrics:
         self.compute_restarts = self._counter(
             "traincost_compute_restarts", "Computing processes that were replaced.", reason=RESTART_REASONS
         )
-        self.computations_shared = Counter(
+        self.computations_shared = counter(
             "traincost_computations_shared",
             "Requests that were answered by a computation which another request had begun.",
-            registry=registry,
         )
-        built = Gauge("traincost_build_info", "What is running.", ("version", "formulas"), registry=registry)
+        built = gauge("traincost_build_info", "What is running.", ("version", "formulas"))
         built.labels(__version__, FORMULAS_VERSION).set(1)
         ProcessCollector(registry=registry)
 

@@ -42,8 +42,7 @@ UNKNOWN_CHECK = f"there is no launch check of this id; GET {PATH} lists the ids"
 TRACE = "trace.json.gz"
 """Name of the profile's file."""
 
-_COLUMNS_BY_NAME = {column.name: column for column in columns_of(LaunchCheckRow)}
-COLUMNS: tuple[Column, ...] = (_COLUMNS_BY_NAME.pop("id"), *_COLUMNS_BY_NAME.values())
+COLUMNS: tuple[Column, ...] = tuple(sorted(columns_of(LaunchCheckRow), key=lambda column: column.name != "id"))
 """Columns of the list, the key first."""
 
 _MISSING_TRACE = {"succeeded": "none was made, or it was removed after TRAINCOST_KEEP_JOB_FILES_DAYS"}

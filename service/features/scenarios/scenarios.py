@@ -91,8 +91,7 @@ RANDOM_BYTES = 16
 SCENARIO_ID = re.compile(r"scn_[A-Za-z0-9_-]{22}")
 """Pattern of ids; any other id is not found without a query."""
 
-_KEYED = {column.name: column for column in columns_of(Scenario)}
-COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
+COLUMNS: tuple[Column, ...] = tuple(sorted(columns_of(Scenario), key=lambda column: column.name != "id"))
 """Columns of the list, the key first."""
 
 

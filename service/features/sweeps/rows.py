@@ -202,11 +202,8 @@ POSITIONS: Final = ("model_index", "cluster_index", "layout_index", "recipe_inde
 """Columns with the positions of the combined items."""
 
 FIRST: Final[Sequence[SweepColumn]] = (
-    SweepColumn("row", "int64"),
-    *(SweepColumn(name, "int64") for name in POSITIONS),
-    SweepColumn("model", "string"),
-    SweepColumn("cluster", "string"),
-    SweepColumn("gpu", "string"),
+    *(SweepColumn(name, "int64") for name in ("row", *POSITIONS)),
+    *(SweepColumn(name, "string") for name in ("model", "cluster", "gpu")),
     SweepColumn("gpus", "int64"),
     SweepColumn("usd_per_gpu_hour", "double"),
     SweepColumn("status", "int64"),
@@ -214,11 +211,8 @@ FIRST: Final[Sequence[SweepColumn]] = (
 )
 
 OF_PLANS: Final[Sequence[SweepColumn]] = (
-    SweepColumn("recompute", "string"),
-    SweepColumn("schedule", "string"),
-    SweepColumn("layouts_generated", "int64"),
-    SweepColumn("layouts_scored", "int64"),
-    SweepColumn("layouts_fitting", "int64"),
+    *(SweepColumn(name, "string") for name in ("recompute", "schedule")),
+    *(SweepColumn(f"layouts_{name}", "int64") for name in ("generated", "scored", "fitting")),
 )
 """Further columns of a plan, after its numbers."""
 

@@ -122,8 +122,7 @@ SWEEP_ID = re.compile(r"swp_[0-9a-f]{32}")
 SHARD_SECONDS = 3600.0
 """Timeout of a shard. Source: a choice; a hundred times the usual duration."""
 
-_KEYED = {column.name: column for column in columns_of(SweepRow)}
-COLUMNS: Final[tuple[Column, ...]] = (_KEYED.pop("id"), *_KEYED.values())
+COLUMNS: Final[tuple[Column, ...]] = tuple(sorted(columns_of(SweepRow), key=lambda column: column.name != "id"))
 """Columns of the list, the key first."""
 SHARED = tuple(column.name for column in COLUMNS if column.name != "status")
 """Columns that a stored sweep has too."""
