@@ -15,7 +15,7 @@ LONGEST_COMPARED = 64
 """Characters of an unknown name that are compared with the known ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Problem:
     """One thing wrong with a question: where, what (with its numbers and why it matters), and what to do."""
 

@@ -89,7 +89,7 @@ def rate_of(card: RateCardRow, gpu: str, price_model: PriceModel | None, field: 
         priced = _list_text(sorted({rate.gpu for rate in card.rates}))
         message = f"the rate card has no rate for {gpu}, the GPU of the cluster; its rates are for {priced}"
         raise Refused(
-            _problem(f"{field}.rate_card", "no_rate", message, "add a rate to the card, or give another price")
+            Problem(f"{field}.rate_card", "no_rate", message, "add a rate to the card, or give another price")
         )
     if price_model in rates:
         return Found(rates[price_model], None)
@@ -102,15 +102,11 @@ def rate_of(card: RateCardRow, gpu: str, price_model: PriceModel | None, field: 
         return Found(only, f"the rate card prices {gpu} only as {only.price_model}")
     wrong = f"the rate card prices {gpu} as {terms}, and "
     wrong += "no terms are asked for" if price_model is None else "these are other terms"
-    raise Refused(_problem(f"{field}.price_model", "no_rate", wrong, f"give price_model as one of {terms}"))
+    raise Refused(Problem(f"{field}.price_model", "no_rate", wrong, f"give price_model as one of {terms}"))
 
 
 def _list_text(names: list[str]) -> str:
     return ", ".join(names[:MOST_CHOICES]) + (", ..." if len(names) > MOST_CHOICES else "")
-
-
-def _problem(field: str, code: str, message: str, fix: str) -> Problem:
-    return Problem(field=field, code=code, message=message, fix=fix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +153,7 @@ def _narrowed(rows: list[PriceRow], column: str, value: str, query: PriceQuery, 
     known = sorted({str(getattr(row, column)) for row in rows})
     fix = f"for {query.gpu}, {column} may be {_list_text(known)}" if known else "give usd_per_gpu_hour instead"
     message = f"the catalogue holds no price of {query.gpu} with this {column}"
-    raise UnknownName(_problem(f"{field}.{column}", "unknown_price", message, fix))
+    raise UnknownName(Problem(f"{field}.{column}", "unknown_price", message, fix))
 
 
 def _assumption(chosen: PriceRow, dated: list[PriceRow]) -> str | None:

@@ -83,14 +83,14 @@ def read_value(name: str, form: Form, text: str, mark: DecimalMark) -> Value:
     """Parse a value of the flat form."""
     expected = EXPECTED[form]
     if not text:
-        raise Refused(_problem(name, "empty", f"{name} is empty", f"give {expected.words}, or leave {name} out"))
+        raise Refused(Problem(name, "empty", f"{name} is empty", f"give {expected.words}, or leave {name} out"))
     if form == "text":
         return text
     value = TRUTHS.get(text.lower()) if form == "truth" else _number(name, form, text, mark)
     if value is None:
         several = "; for several values ask /v1/cell/table.csv" if LIST_MARK in text else ""
         fix = f"give {expected.words}{expected.example}{several}"
-        raise Refused(_problem(name, expected.code, f"{name} is not {expected.words}", fix))
+        raise Refused(Problem(name, expected.code, f"{name} is not {expected.words}", fix))
     return value
 
 
@@ -113,19 +113,19 @@ def read_members(
     each = f"one for each of {', '.join(members[:required])}"
     others = f", and for {', '.join(members[required:])} where given" if members[required:] else ""
     message = f"a value of {name} is not {expected.words}, {each}{others}"
-    raise Refused(_problem(name, expected.code, message, f"give {MEMBER_MARK.join(members)}{expected.example}"))
+    raise Refused(Problem(name, expected.code, message, f"give {MEMBER_MARK.join(members)}{expected.example}"))
 
 
 def _number(name: str, form: Form, text: str, mark: DecimalMark) -> int | float | None:
     other = "," if mark == "." else "."
     if other in text and mark == ",":
         message = f"{name} holds a point, but dec=, says that a comma stands before the decimals"
-        raise Refused(_problem(name, "decimal_point", message, "write the number with a comma, or leave dec out"))
+        raise Refused(Problem(name, "decimal_point", message, "write the number with a comma, or leave dec out"))
     if other in text:
         message = f"{name} holds a comma; read as a mark between thousands it would be another number, so it is refused"
         fix = "write decimals with a point and lists with ; between the values"
         fix += " (under /v1/cell, dec=, takes decimal commas)"
-        raise Refused(_problem(name, "decimal_comma", message, fix))
+        raise Refused(Problem(name, "decimal_comma", message, fix))
     plain = text.replace(",", ".")
     if len(plain) > LONGEST_NUMBER or not NUMBER.fullmatch(plain):
         return None
@@ -136,10 +136,6 @@ def _number(name: str, form: Form, text: str, mark: DecimalMark) -> int | float 
         return int(whole) if is_whole else None
     number = float(plain)
     return number if isfinite(number) else None
-
-
-def _problem(name: str, code: str, message: str, fix: str) -> Problem:
-    return Problem(field=name, code=code, message=message, fix=fix)
 
 
 PRESETS = {

@@ -136,7 +136,7 @@ def promote(
         view = holdings.everyone if scope == "everyone" else holdings.view(calibration.owner)
         current = None if calibration.gpu is None else view.calibrations.get(calibration.gpu)
         if current is not None and current.calibration.id == calibration.id and scope == current.holds_for:
-            raise Conflict(_problem("is_promoted", f"{calibration.id} holds already", "nothing is to be done"))
+            raise Conflict(Problem("", "is_promoted", f"{calibration.id} holds already", "nothing is to be done"))
         outdated = _outdated(calibration, None if current is None else current.calibration.id)
         if outdated is not None:
             raise Conflict(outdated)
@@ -177,11 +177,11 @@ def reasons_against(calibration: Calibration) -> tuple[Problem, ...]:
     if calibration.gpu is None:
         message = f"no GPU of the catalogue is called {calibration.device}, so no answer could rest on it"
         fix = "create the GPU at POST /v1/gpus with a slug of the words of this name, and fit again"
-        return (_problem("no_gpu", message, fix),)
+        return (Problem("", "no_gpu", message, fix),)
     held_out, before = calibration.held_out_fraction, calibration.before_fraction
     if held_out is None or before is None:
         message = "nothing could be held out, so its error on other measurements is unknown"
-        return (_problem("not_judged", message, "measure more shapes, or a second run, and fit on all of them"),)
+        return (Problem("", "not_judged", message, "measure more shapes, or a second run, and fit on all of them"),)
     parts = [(str(one["probe"]), one["held_out_fraction"], one["before_fraction"]) for one in calibration.parts]
     worse = [("worse_part", *part) for part in parts if part[1] > part[2]]
     far = [("too_far_off", *part) for part in parts if not part[1] <= MOST_HELD_OUT_FRACTION]
@@ -192,7 +192,7 @@ def reasons_against(calibration: Calibration) -> tuple[Problem, ...]:
         *worse,
         *far,
     ]
-    return tuple(_problem(code, _figures(code, *figures), REFIT) for code, *figures in found)
+    return tuple(Problem("", code, _figures(code, *figures), REFIT) for code, *figures in found)
 
 
 FOR_EVERYONE = Problem(
@@ -239,7 +239,9 @@ def _withdraw(history: History, caller: Caller, calibration: Calibration, before
         current = holdings_row(calibration, calibration.scope, holdings)
         if current is None or current.calibration.id != calibration.id:
             message = f"{calibration.id} does not hold, so there is nothing to take back"
-            raise Conflict(_problem("not_promoted", message, "GET /v1/calibrations?status=promoted lists what holds"))
+            raise Conflict(
+                Problem("", "not_promoted", message, "GET /v1/calibrations?status=promoted lists what holds")
+            )
         if before is None:
             return Rows(drop=(current,))
         again = replace(row_of(before), scope=calibration.scope)
@@ -270,15 +272,11 @@ def _row_of_other_scope(calibration: Calibration, scope: Scope, holdings: Holdin
 def _outdated(calibration: Calibration, current_id: str | None) -> Problem | None:
     if calibration.formulas != FORMULAS_VERSION:
         message = f"it was fitted with formulas {calibration.formulas}, and {FORMULAS_VERSION} answer now"
-        return _problem("other_formulas", message, FIT_AGAIN)
+        return Problem("", "other_formulas", message, FIT_AGAIN)
     if calibration.replaces != current_id:
         message = f"it was compared with {calibration.replaces or PUBLISHED}, and {current_id or PUBLISHED} holds now"
-        return _problem("other_before", message, FIT_AGAIN)
+        return Problem("", "other_before", message, FIT_AGAIN)
     return None
-
-
-def _problem(code: str, message: str, fix: str) -> Problem:
-    return Problem(field="", code=code, message=message, fix=fix)
 
 
 DRIFTING = 2.0

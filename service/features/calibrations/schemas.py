@@ -70,7 +70,7 @@ def chosen_of(rows: Sequence[Measured], chosen: CalibrationRequest) -> list[Meas
     missing = len(ids - {row.id for row in rows})
     if missing:
         message = f"{missing} of the {len(ids)} ids are those of no measurement"
-        raise Refused(_problem("measurements", "not_found", message, "take ids from GET /v1/measurements"))
+        raise Refused(Problem("measurements", "not_found", message, "take ids from GET /v1/measurements"))
     since = None if chosen.since is None else parse_moment(chosen.since)
     found = [
         row
@@ -86,13 +86,9 @@ def chosen_of(rows: Sequence[Measured], chosen: CalibrationRequest) -> list[Meas
     if not found:
         message = "no measurement that counts is chosen, so there is nothing to fit on"
         fix = "see GET /v1/measurements with the same filters; those in quarantine do not count"
-        raise Refused(_problem("", "nothing_chosen", message, fix))
+        raise Refused(Problem("", "nothing_chosen", message, fix))
     devices = sorted({(row.device, row.gpu or "") for row in found})
     if len(devices) > 1:
         message = f"measurements of {len(devices)} devices are chosen: {', '.join(name for name, _ in devices[:5])}"
-        raise Refused(_problem("device", "several_devices", message, "name one of them as device"))
+        raise Refused(Problem("device", "several_devices", message, "name one of them as device"))
     return sorted(found, key=lambda row: (row.measured_at, row.id))
-
-
-def _problem(field: str, code: str, message: str, fix: str) -> Problem:
-    return Problem(field=field, code=code, message=message, fix=fix)

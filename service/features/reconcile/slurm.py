@@ -221,7 +221,7 @@ def read_parsable(text: str) -> SlurmRecords:
     lines = text.removeprefix("\ufeff").split("\n", MOST_ROWS + 1)
     if len(lines) > MOST_ROWS + 1 and lines[-1].strip():
         message = f"the table has more than {MOST_ROWS} rows, the most that one request takes"
-        raise Refused(_problem("too_many_rows", message, "send it in parts, each with the header"))
+        raise Refused(Problem("", "too_many_rows", message, "send it in parts, each with the header"))
     header = _header(lines)
     rows = ((f"row {number}", line) for number, line in enumerate(lines[1:], start=2) if line.strip())
     found, faults = _read_each(rows, partial(_record, header))
@@ -251,10 +251,10 @@ def _read_each(rows: Iterable[tuple[str, Any]], read: Callable[[Any], Found]) ->
 def _header(lines: Sequence[str]) -> Header:
     first = lines[0].removesuffix("\r")
     if not first.strip():
-        raise Refused(_problem("empty", "there is nothing in it", f"give what this prints: {COMMAND}"))
+        raise Refused(Problem("", "empty", "there is nothing in it", f"give what this prints: {COMMAND}"))
     if any(first.count(mark) > MOST_COLUMNS for mark in DELIMITERS):
         message = f"the first row has more than {MOST_COLUMNS} columns, and sacct knows fewer"
-        raise Refused(_problem("too_many_columns", message, f"print those that are needed: {COMMAND}"))
+        raise Refused(Problem("", "too_many_columns", message, f"print those that are needed: {COMMAND}"))
     header = max(
         (_columns(first, mark) for mark in DELIMITERS), key=lambda one: sum(name in NAMES for name in one.names)
     )
@@ -266,7 +266,7 @@ def _header(lines: Sequence[str]) -> Header:
         near = did_you_mean(nearest(names[0], [name[:64] for name in header.names], likeness=0.8))
         typed = " (a column is spelled almost so)" if near else ""
         message = f"there is no column {' or '.join(names)}{typed}"
-        problems.append(_problem("missing_column", message, f"call it so: {COMMAND}", names[0]))
+        problems.append(Problem(names[0], "missing_column", message, f"call it so: {COMMAND}"))
     if problems:
         raise Refused(*problems)
     return header
@@ -281,16 +281,12 @@ def _columns(first: str, mark: str) -> Header:
 def _no_header(first: str) -> Problem:
     if len([word for word in first.split() if word.lower() in KNOWN]) > 1:
         message = "its columns are set in spaces, which cut what is longer"
-        return _problem("not_parsable", message, f"print whole fields: {COMMAND}")
+        return Problem("", "not_parsable", message, f"print whole fields: {COMMAND}")
     if len([word for word in first.split(",") if word.strip().lower() in KNOWN]) > 1:
         message = "its delimiter is a comma, which resources hold too"
-        return _problem("comma", message, f"print it with | between the columns: {COMMAND}")
+        return Problem("", "comma", message, f"print it with | between the columns: {COMMAND}")
     fix = f"leave out --noheader; this prints what is needed: {COMMAND}"
-    return _problem("no_header", "the first row names no columns of sacct", fix)
-
-
-def _problem(code: str, message: str, fix: str, field: str = "") -> Problem:
-    return Problem(field=field, code=code, message=message, fix=fix)
+    return Problem("", "no_header", "the first row names no columns of sacct", fix)
 
 
 def _record(header: Header, line: str) -> SlurmRecord | None:
@@ -346,7 +342,7 @@ def read_document(document: Mapping[str, Any]) -> SlurmRecords:
     """Parse the document of sacct --json."""
     jobs = document.get("jobs")
     if not isinstance(jobs, list):
-        raise Refused(_problem("no_jobs", "there is no list of jobs", AS_PRINTED, "jobs"))
+        raise Refused(Problem("jobs", "no_jobs", "there is no list of jobs", AS_PRINTED))
     _refuse_version(document)
     rows = ((f"job {number} of the list", job) for number, job in enumerate(jobs, start=1))
     found, faults = _read_each(rows, lambda job: (_document_record(job), job.get("steps")))
@@ -360,10 +356,10 @@ def _refuse_version(document: Mapping[str, Any]) -> None:
     versions = [int(match[1]) for match in map(VERSION.fullmatch, texts) if match is not None]
     if not versions:
         message = "it does not say its version (meta.plugin.data_parser)"
-        raise Refused(_problem("no_version", message, AS_PRINTED, "meta"))
+        raise Refused(Problem("meta", "no_version", message, AS_PRINTED))
     if not OLDEST <= versions[0] <= NEWEST:
         message = f"its schema is v0.0.{versions[0]}; v0.0.{OLDEST} to v0.0.{NEWEST} are read"
-        raise Refused(_problem("unknown_version", message, OTHER_VERSION, "meta"))
+        raise Refused(Problem("meta", "unknown_version", message, OTHER_VERSION))
 
 
 def _document_record(job: object) -> SlurmRecord:
