@@ -80,9 +80,7 @@ def _question(question: object, estimate_id: object, stored: Callable[[str], byt
     """Question as sent, or of the stored estimate with every default filled."""
     if (question is None) == (estimate_id is None):
         message = "a launch check is about one question: the question itself, or the estimate_id of a stored one"
-        raise Refused(
-            Problem(field="question", code="one_of", message=message, fix="give either question or estimate_id")
-        )
+        raise Refused(Problem("question", "one_of", message, "give either question or estimate_id"))
     if question is not None:
         if not isinstance(question, Mapping):
             raise Refused(not_an_object("question", PARTS))
@@ -90,9 +88,7 @@ def _question(question: object, estimate_id: object, stored: Callable[[str], byt
     try:
         resolved = json.loads(stored(str(estimate_id)))["resolved"]
     except NotFound as missing:
-        raise Refused(
-            Problem(field="estimate_id", code="not_found", message=str(missing), fix="send the question itself")
-        ) from None
+        raise Refused(Problem("estimate_id", "not_found", str(missing), "send the question itself")) from None
     return {name: value for name, value in resolved.items() if name in PARTS and value is not None}
 
 

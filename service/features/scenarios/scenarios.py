@@ -309,7 +309,5 @@ def _end(body: Mapping[str, Any], moment: datetime) -> datetime:
         raise Refused(Problem(field="expires_at", code="not_a_moment", message=message, fix=fix)) from None
     if not is_near:
         message = f"expires_at is over already, or more than {schemas.MOST_DAYS} days from now"
-        raise Refused(
-            Problem(field="expires_at", code="out_of_range", message=message, fix="choose a moment in between")
-        )
+        raise Refused(Problem("expires_at", "out_of_range", message, "choose a moment in between"))
     return end

@@ -84,12 +84,7 @@ def _wrong_fields(values: Mapping[str, Any]) -> list[Problem]:
     known = [name for name in values if name in variable_fields()]
     problems = [unknown_variable(name, VARY) for name in values if name not in variable_fields()][:MOST_PROBLEMS]
     problems += [
-        Problem(
-            field=VARY,
-            code="not_a_list",
-            message=f"the values of {name} are not a list of one or more",
-            fix="give a list of values",
-        )
+        Problem(VARY, "not_a_list", f"the values of {name} are not a list of one or more", "give a list of values")
         for name in known
         if not isinstance(values[name], list) or not values[name]
     ]

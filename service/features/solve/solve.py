@@ -313,9 +313,7 @@ def _refuse_two_budgets(request: SolveRequest) -> None:
     if limits.total_flop is not None:
         given += ["question"] if request.question is not None else []
         message = "limits.total_flop is the whole budget, and what stands beside it would change nothing"
-        problems = [
-            Problem(field=name, code="told_twice", message=message, fix="leave one of them out") for name in given
-        ]
+        problems = [Problem(name, "told_twice", message, "leave one of them out") for name in given]
     elif not given:
         message = "no budget is given, and a larger model is always better"
         named = ", ".join(f"limits.{name}" for name in feasibility.RUN_LIMITS)

@@ -201,9 +201,7 @@ def _plan(body: Mapping[str, Any], options: SweepRequest) -> SweepPlan:
         return SweepPlan()
     if options.kind != "plan":
         message = "plan says how plans are ranked, and the rows of this sweep are estimates"
-        raise Refused(
-            Problem(field=PLAN, code="not_planned", message=message, fix='give "kind": "plan", or leave it out')
-        )
+        raise Refused(Problem(PLAN, "not_planned", message, 'give "kind": "plan", or leave it out'))
     plan = read_spec(SweepPlan, plan_fields, PLAN)
     try:
         refuse_empty_range(plan.limits)
@@ -240,9 +238,7 @@ def _rows(body: Mapping[str, Any]) -> tuple[Items, Picked]:
         message = f"{beside[0]} would change nothing, because {ROWS} tells every combination"
         raise Refused(Problem(field=beside[0], code="told_twice", message=message, fix=f"leave it or {ROWS} out"))
     if not isinstance(rows, list) or not rows:
-        raise Refused(
-            Problem(field=ROWS, code="not_a_list", message=f"{ROWS} is not a list of questions", fix="give one")
-        )
+        raise Refused(Problem(ROWS, "not_a_list", f"{ROWS} is not a list of questions", "give one"))
     problems = [problem for place, row in enumerate(rows) for problem in _row_problems(place, row)]
     if problems:
         raise Refused(*problems[:MOST_PROBLEMS])
