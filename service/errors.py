@@ -57,6 +57,12 @@ class Refused(TraincostError):
         self.problems = problems
 
 
+def refuse(problems: Sequence[Problem]) -> None:
+    """Refuse a question with problems; do nothing without any."""
+    if problems:
+        raise Refused(*problems)
+
+
 class UnknownName(Refused):
     """A name that the catalogue does not hold; the fix lists the nearest ones it does."""
 

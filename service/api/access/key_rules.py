@@ -8,7 +8,7 @@ from secrets import token_urlsafe
 from typing import Literal, get_args
 
 from service.catalogue import SHIPPED
-from service.errors import NotFound, Problem, Refused
+from service.errors import NotFound, Problem, refuse
 from service.settings import MOST_AT_ONCE, MOST_PER_MINUTE
 from service.store import Engine
 from service.store.engine import place_of, utc_text
@@ -80,8 +80,7 @@ def make_key(engine: Engine, request: KeyRequest) -> NewKey:
     """Make a key."""
     request = replace(request, name=normalized(request.name), owner=normalized(request.owner))
     problems = [*_problems(request)]
-    if problems:
-        raise Refused(*problems)
+    refuse(problems)
     made = _new_key(request)
     create_key(engine, made.key)
     return made
@@ -112,8 +111,7 @@ def _new_key(request: KeyRequest) -> NewKey:
 def limit(engine: Engine, key_id: str, limits: KeyLimits) -> None:
     """Change the limits of a key; running services apply them within about a second."""
     problems = [*_limit_problems(limits)]
-    if problems:
-        raise Refused(*problems)
+    refuse(problems)
     if not limit_key(engine, key_id.partition(SEPARATOR)[0], **asdict(limits)):
         raise NotFound(NO_SUCH_KEY.format(place_of(engine)))
 

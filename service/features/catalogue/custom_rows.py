@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from service.answers.names import Published
 from service.catalogue import EVERYONE, SHIPPED, Catalogue, GpuRow, Holdings, ModelRow, Row, key_of
-from service.errors import Conflict, ForAdmins, NotFound, Problem, Refused, Stale
+from service.errors import Conflict, ForAdmins, NotFound, Problem, Refused, Stale, refuse
 from service.estimator.model.counts import ParameterCounts, count_parameters
 from service.estimator.question import Documented
 from service.features.catalogue import row_bodies
@@ -206,8 +206,7 @@ def refuse_wrong_derived(body: Body, truth: Record) -> None:
         for name in row_bodies.NOT_SETTABLE
         if body.get(name) is not None and (type(body[name]), body[name]) != (type(truth.get(name)), truth.get(name))
     ]
-    if problems:
-        raise Refused(*problems)
+    refuse(problems)
 
 
 def _exists(existing: Row) -> Problem:

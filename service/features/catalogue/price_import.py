@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from service.catalogue import SHIPPED, Catalogue, Holdings, PriceRow
-from service.errors import Problem, Refused, Stale
+from service.errors import Problem, Refused, Stale, refuse
 from service.estimator.question import Documented
 from service.features.catalogue.custom_rows import custom_row, refuse_wrong_derived
 from service.features.catalogue.lists import LISTINGS, record_of
@@ -147,8 +147,7 @@ def _body(line: Line, mark: DecimalMark) -> dict[str, Any]:
         except Refused as refused:
             fix = "write decimals with a point, or say dec=, if commas stand before them in every number"
             problems += [replace(one, fix=fix) if one.code == "decimal_comma" else one for one in refused.problems]
-    if problems:
-        raise Refused(*problems)
+    refuse(problems)
     return body
 
 

@@ -20,7 +20,7 @@ from pydantic_core import CoreSchema
 from service.answers.names import component
 from service.catalogue import GpuRow, ModelRow, PriceRow, RegionRow, Row
 from service.catalogue.rows import is_date
-from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.errors import MOST_PROBLEMS, Problem, Refused, refuse
 from service.estimator.model.counts import count_parameters
 from service.estimator.question import Model
 from service.features.catalogue.lists import LISTINGS
@@ -46,8 +46,7 @@ def read_row(kind: type, flat: Flat) -> Row:
     given = {name: normalized(value) for name, value in flat.items() if value is not None and name in names}
     problems += text_problems(given)
     problems += [*_origin_problems(given), *(_absence_problems(given) if kind is ModelRow else ())]
-    if problems:
-        raise Refused(*problems)
+    refuse(problems)
     try:
         row: Row = read_spec(kind, _nested(kind, given), "")
     except Refused as refused:

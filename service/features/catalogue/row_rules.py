@@ -19,7 +19,7 @@ from service.catalogue import (
 )
 from service.catalogue.indexes import NameIndex, names_of, names_of_region
 from service.catalogue.shipped import UNMEASURED_ARCHITECTURES
-from service.errors import Conflict, Problem, Refused, did_you_mean, nearest
+from service.errors import Conflict, Problem, did_you_mean, nearest, refuse
 from service.estimator.model.counts import count_parameters
 from service.estimator.question import Model
 from service.estimator.rules.training import problems_of_model
@@ -42,8 +42,7 @@ def validated(row: AnyRow, catalogue: Catalogue) -> AnyRow:
     """Validate a row and replace the names of its GPUs by their slugs."""
     resolved = cast(AnyRow, _resolved(row, catalogue))
     problems = [*_slug_problems(resolved), *_problems_of_kind(resolved)]
-    if problems:
-        raise Refused(*problems)
+    refuse(problems)
     return resolved
 
 

@@ -11,7 +11,16 @@ from typing import Any, Literal, get_args
 from service.answers.estimates import Answer
 from service.answers.rows import Cell
 from service.catalogue import Catalogue
-from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, UnknownMetric, UnknownRevision, Unreachable
+from service.errors import (
+    MOST_PROBLEMS,
+    NotFound,
+    Problem,
+    Refused,
+    UnknownMetric,
+    UnknownRevision,
+    Unreachable,
+    refuse,
+)
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import metric_named
 from service.tabular.csv_text import NumberStyle, number_text
@@ -69,8 +78,7 @@ def read_options(given: Pairs) -> CellOptions:
     problems = [_no_such_value(name) for name, value in given if name != "unit" and value not in CHOICES[name]]
     names = [name for name, _ in given]
     problems += [_repeated(name) for name in CHOICES if names.count(name) > 1]
-    if problems:
-        raise Refused(*problems)
+    refuse(problems)
     chosen: dict[str, Any] = dict(given)
     return CellOptions(**chosen)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from service.answers.checks import Alternative, Check, CheckVerdict
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
-from service.errors import Problem, Refused
+from service.errors import Problem, Refused, refuse
 from service.estimator.advice import advised
 from service.estimator.answer import Change
 from service.estimator.question import Documented, Question
@@ -241,8 +241,7 @@ def _exceeded(found: Answer, limits: schemas.Limits) -> list[str]:
             amount = f"{readable(predicted.value)} ({readable(predicted.low)} to {readable(predicted.high)})"
             end = "exceeds the limit {} even at its low end" if limit < predicted.low else "may exceed the limit {}"
             exceeded.append(f"{name} {amount} {end.format(readable(limit))}")
-    if problems:
-        raise Refused(*problems)
+    refuse(problems)
     return exceeded
 
 

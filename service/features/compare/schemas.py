@@ -12,7 +12,7 @@ from service.answers.rows import MOST_ROWS
 from service.catalogue import Catalogue
 from service.catalogue.prices import PriceQuery
 from service.catalogue.rows import PriceRow
-from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.errors import MOST_PROBLEMS, Problem, Refused, refuse
 from service.estimator.question import Name, OwnedPrice, Price, PriceModel, Strict
 from service.planner.steps import Steps
 from service.validation import question_parts
@@ -406,8 +406,7 @@ def _question(body: Mapping[str, Any]) -> Mapping[str, Any]:
         for one, many in (("cluster", CLUSTERS), ("price", PRICES))
         if question.get(one) is not None and body.get(many) is not None
     ]
-    if twice:
-        raise Refused(*twice)
+    refuse(twice)
     return question
 
 

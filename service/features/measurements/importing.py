@@ -13,7 +13,7 @@ from service.calibration.observations import Observed, predicted_value, processo
 from service.calibration.records import Environment, ProbeRecord, fault_of
 from service.catalogue import Catalogue
 from service.catalogue.catalogue import calibrated_gpu
-from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused
+from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, refuse
 from service.estimator.constants import calibration_id
 from service.estimator.degrees import CollectiveName
 from service.estimator.question import Documented, Gpu, Strict
@@ -78,8 +78,7 @@ def read_records(body: Mapping[str, Any]) -> MeasurementsRequest:
         for place, record in enumerate(read.records)
         for name, code, message, fix in _faults(record)
     ]
-    if problems:
-        raise Refused(*problems[:MOST_PROBLEMS])
+    refuse(problems[:MOST_PROBLEMS])
     return read
 
 

@@ -8,7 +8,7 @@ from annotated_types import Ge, Gt, Interval, Len, Lt
 
 from service.answers.plans import Objective
 from service.catalogue import Catalogue
-from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.errors import MOST_PROBLEMS, Problem, Refused, refuse
 from service.estimator.question import Degree, Layout, Question, Recipe, Recompute, RecomputeName, Sequences, Strict
 from service.planner.space import Constraints
 from service.validation.forms import MOST_VALUES, DescribedAs, Variant, requiring
@@ -159,8 +159,7 @@ def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanSearch:
         message = f"clusters and limits.gpus make {len(machines)} machines to plan on"
         fix = f"narrow limits.gpus, or list fewer clusters: at most {MOST_MACHINES} machines"
         problems.append(Problem(field="limits.gpus", code="too_many_machines", message=message, fix=fix))
-    if problems:
-        raise Refused(*problems)
+    refuse(problems)
     return PlanSearch(
         machines=tuple(machines),
         constraints=Constraints(allowed),
@@ -186,8 +185,7 @@ def constraints_of(parts: Mapping[str, Any]) -> tuple[dict[str, tuple[Any, ...]]
                 allowed[name] = _values(part, spec, name, given[name])
             except Refused as refused:
                 problems += refused.problems
-    if problems:
-        raise Refused(*problems[:MOST_PROBLEMS])
+    refuse(problems[:MOST_PROBLEMS])
     return allowed, rest
 
 

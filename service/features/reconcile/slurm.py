@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar, get_args
 
 from service.answers.diagnoses import EndState, Fault, LeftOut, Reason
-from service.errors import Problem, Refused, did_you_mean, nearest
+from service.errors import Problem, Refused, did_you_mean, nearest, refuse
 from service.text_bounds import MOST_COLUMNS
 from service.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
@@ -267,8 +267,7 @@ def _header(lines: Sequence[str]) -> Header:
         typed = " (a column is spelled almost so)" if near else ""
         message = f"there is no column {' or '.join(names)}{typed}"
         problems.append(Problem(names[0], "missing_column", message, f"call it so: {COMMAND}"))
-    if problems:
-        raise Refused(*problems)
+    refuse(problems)
     return header
 
 

@@ -21,7 +21,7 @@ from service.answers.estimates import Answer
 from service.answers.shares import ListedShare, Share, ShareLinks, ShareList, ShareStatus
 from service.api.access.credentials import PARAMETER, signed
 from service.catalogue import Catalogue
-from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, Stale
+from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, Stale, refuse
 from service.features.estimates.answers import answer
 from service.features.scenarios import schemas
 from service.store import Engine
@@ -173,8 +173,7 @@ def patch_scenario(
     ]
 
     def rewrite(saved: SavedQuestion) -> SavedQuestion:
-        if unknown:
-            raise Refused(*unknown[:MOST_PROBLEMS])
+        refuse(unknown[:MOST_PROBLEMS])
         scenario, question = saved
         body = apply_merge_patch({"name": scenario.name, "note": scenario.note, schemas.QUESTION: question}, patch)
         return _rewritten(engine, saved, read_request(body, view(scenario.owner), answered=question))

@@ -8,7 +8,7 @@ from service.answers.estimates import Answer
 from service.answers.plans import Evidence, KeyNumbers, NextValue, OptimalSize, Solution, WhyNot
 from service.answers.rows import ChosenCluster, ComparedRow
 from service.catalogue import Catalogue
-from service.errors import Problem, Refused
+from service.errors import Problem, Refused, refuse
 from service.estimator.answer import Interval
 from service.estimator.constants import calibration_id
 from service.estimator.question import Gpu, Price, Question
@@ -103,8 +103,7 @@ def solve_cluster(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution
         for name in feasibility.SIZE_LIMITS
         if getattr(request.limits, name) is not None
     ]
-    if problems:
-        raise Refused(*problems)
+    refuse(problems)
     lists = {CLUSTERS: request.clusters, PRICES: request.prices}
     body = {QUESTION: request.question, **lists, "sort_by": "cost_usd", "columns": [*NUMBERS]}
     compared = (yield from compare_steps(body, catalogue)).answer
@@ -287,8 +286,7 @@ def _inference_cap(request: SolveRequest, server: Server | None) -> float | None
         for name, cap in given.items()
         if cap < LEAST_INFERENCE_FLOP
     ]
-    if problems:
-        raise Refused(*problems)
+    refuse(problems)
     return min(given.values(), default=None)
 
 
@@ -319,8 +317,7 @@ def _refuse_two_budgets(request: SolveRequest) -> None:
         named = ", ".join(f"limits.{name}" for name in feasibility.RUN_LIMITS)
         fix = f"give limits.total_flop, or a question and one of {named}"
         problems = [Problem(field="limits", code="required", message=message, fix=fix)]
-    if problems:
-        raise Refused(*problems)
+    refuse(problems)
 
 
 def solve(body: Mapping[str, Any], catalogue: Catalogue) -> Solution:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 from service.answers.estimates import Versions
 from service.answers.names import WIRE_NAMES
 from service.answers.plans import Objective
-from service.errors import Problem, Refused
+from service.errors import Problem, Refused, refuse
 from service.estimator.answer import Estimate, Interval
 from service.estimator.constants import CalibratedGpu
 from service.estimator.question import Cluster, Gpu, Layout, Model, OwnedPrice, Price, Question, Recipe, Strict
@@ -393,8 +393,7 @@ class EstimateAnswerer:
 def _best_plan(sweep: Sweep, question: Question, at: Combination) -> RowAnswer:
     limits = sweep.plan.limits
     problems = ranking_problems(question.recipe, limits, is_priced=question.price is not None)
-    if problems:
-        raise Refused(*problems)
+    refuse(problems)
     open_fields = {"layout": sweep.axes.layouts[at.layout].open, "recipe": sweep.axes.recipes[at.recipe].open}
     allowed, _ = constraints_of(open_fields)
     *_, found = plans_of(

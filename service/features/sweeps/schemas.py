@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from annotated_types import Len
 
 from service.catalogue import Catalogue
-from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.errors import MOST_PROBLEMS, Problem, Refused, refuse
 from service.estimator.constants import calibration_id
 from service.estimator.question import STRICT, Layout, Name, Recipe
 from service.features.compare.schemas import ANY, SPREAD
@@ -86,8 +86,7 @@ class ItemReader:
         recipe, opened = self._pinned("recipe", Recipe, item)
         # each row without a price has its own problem
         problems = ranking_problems(recipe, self._plan.limits, is_priced=True) if self._is_open else []
-        if problems:
-            raise Refused(*problems)
+        refuse(problems)
         return SweptRecipe(recipe=recipe, open=opened)
 
     def _pinned(self, part: str, spec: type[Part], item: Any) -> tuple[Part, dict[str, Any]]:
@@ -226,8 +225,7 @@ def _crossed(body: Mapping[str, Any]) -> Items:
             problems.append(Problem(field=name, code="not_a_list", message=message, fix="give a list"))
         else:
             items[name] = [(f"{name}.{place}", item) for place, item in enumerate(given)]
-    if problems:
-        raise Refused(*problems)
+    refuse(problems)
     return items
 
 
@@ -240,8 +238,7 @@ def _rows(body: Mapping[str, Any]) -> tuple[Items, Picked]:
     if not isinstance(rows, list) or not rows:
         raise Refused(Problem(ROWS, "not_a_list", f"{ROWS} is not a list of questions", "give one"))
     problems = [problem for place, row in enumerate(rows) for problem in _row_problems(place, row)]
-    if problems:
-        raise Refused(*problems[:MOST_PROBLEMS])
+    refuse(problems[:MOST_PROBLEMS])
     known_items: dict[str, dict[str, tuple[int, str, Any]]] = {name: {} for name in LISTS}
     picked = []
     for place, row in enumerate(rows):
@@ -293,6 +290,5 @@ def _axes(items: Items, picked: Picked | None, reader: ItemReader) -> Axes:
         prices=read("prices", reader.price),
         picked=picked,
     )
-    if problems:
-        raise Refused(*problems[:MOST_PROBLEMS])
+    refuse(problems[:MOST_PROBLEMS])
     return axes
