@@ -1,8 +1,10 @@
 """Requests for a diagnosis, and the parser of out-of-memory messages, of which no text is repeated."""
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, get_args
 
 from annotated_types import Len
@@ -13,6 +15,7 @@ from service.estimator.memory.memory import Moment
 from service.validation.forms import DescribedAs
 from service.validation.question_parts import PARTS, QuestionRequest
 from service.validation.reading import field_names
+from service.validation.serialization import adapter_of
 
 AMOUNT = r"(\d{1,15}(?:\.\d{1,6})?) ?([KMGT]iB|[kKMGT]B|bytes|B)\b"
 """Pattern of a number with its unit; bounded, so that matching is linear in the text."""
@@ -23,30 +26,23 @@ SCALES = {"b": 1.0, "k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40}
 MOST_BYTES = 2.0**50
 """Amount that no device has. Source: a message of a virtual GPU with 2^64 bytes."""
 
-PHRASES: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
-    (name, re.compile(pattern.replace("@", AMOUNT)), words)
-    for name, pattern, words in (
-        ("requested_bytes", r"[Tt]ried to allocate @", "Tried to allocate #"),
-        ("capacity_bytes", r"total capac(?:i)?ty of @", "total capacity of #"),
-        ("capacity_bytes", r"@ total capacity", "# total capacity"),
-        ("free_bytes", r"of which @ is free", "of which # is free"),
-        ("free_bytes", r"already allocated; @ free", "# free"),
-        ("allowed_bytes", r"@ allowed;", "# allowed"),
-        ("process_bytes", r"this process has @ memory in use", "this process has # memory in use"),
-        ("allocated_bytes", r"@ is allocated by PyTorch", "# is allocated by PyTorch"),
-        ("allocated_bytes", r"@ already allocated", "# already allocated"),
-        ("private_pools_bytes", r"@ allocated in private pools", "# allocated in private pools"),
-        ("unallocated_bytes", r"@ is reserved by PyTorch but unallocated", "# is reserved by PyTorch but unallocated"),
-        ("unallocated_bytes", r"@ cached\)", "# cached"),
-        ("reserved_bytes", r"@ reserved in total by PyTorch", "# reserved in total by PyTorch"),
-        ("requested_bytes", r"[Oo]ut of memory (?:while trying to allocate|allocating) @", "trying to allocate #"),
-        ("requested_bytes", r"Failed to CUDA (?:calloc|malloc) @", "Failed to CUDA calloc #"),
-        ("requested_bytes", r"you tried to allocate @", "you tried to allocate #"),
-        ("process_bytes", r"anon-rss:@", "anon-rss:#"),
-    )
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Messages:
+    """Texts of out-of-memory messages."""
+
+    numbers: tuple[tuple[str, str, str], ...]
+    """Patterns of numbers: name, pattern, words."""
+    kinds: tuple[tuple[MessageKind, re.Pattern[str]], ...]
+    """Marker of each kind of message, the most specific first."""
+    moments: tuple[tuple[Moment, re.Pattern[str]], ...]
+    """Lines of a traceback by moment of a step; the first match counts."""
+
+
+MESSAGES: Messages = adapter_of(Messages).validate_python(
+    tomllib.loads(Path(__file__).with_name("messages.toml").read_text(encoding="utf-8"))
 )
-"""Patterns of numbers. Source: c10/cuda/CUDACachingAllocator.cpp of torch 1.0 to 2.9 (the same for HIP and XPU), XLA,
-NCCL's alloc.h, torch's CPU allocator, Linux mm/oom_kill.c."""
+PHRASES = tuple((name, re.compile(pattern.replace("@", AMOUNT)), words) for name, pattern, words in MESSAGES.numbers)
 
 OTHERS = re.compile(rf"Process \d{{1,10}} has {AMOUNT} memory in use")
 OTHERS_WORDS = "Process # has # memory in use"
@@ -124,30 +120,8 @@ def numbers_of_stats(stats: Mapping[str, Any]) -> Iterator[SaidNumber]:
 LONGEST_PHRASE = 4_000
 """Characters after a marker in which its numbers occur. Source: a choice; a message has some 700."""
 
-MARKS: tuple[tuple[MessageKind, re.Pattern[str]], ...] = (
-    ("torch_allocator", re.compile(r"(?:CUDA|HIP|XPU) out of memory\. ?Tried to allocate|\(GPU \d{1,3}; \d")),
-    ("nccl", re.compile(r"NCCL WARN (?:Cuda failure[^\n]{0,20} 'out of memory'|Failed to CUDA \w{1,12})")),
-    ("cublas", re.compile(r"(?:CUBLAS|CUDNN|HIPBLAS|ROCBLAS)_STATUS_ALLOC_FAILED")),
-    ("xla", re.compile(r"(?:RESOURCE_EXHAUSTED|Resource exhausted): ?Out of memory", re.IGNORECASE)),
-    ("cpu_allocator", re.compile(r"DefaultCPUAllocator: (?:can't allocate|not enough) memory")),
-    ("oom_killer", re.compile(r"oom[-_]kill|OOMKilled|OOM Killed|Out of memory: Killed process|oom_reaper")),
-    ("cuda_error", re.compile(
-        r"(?:CUDA|HIP)(?: driver)? error: ?out of memory|cuda runtime error \(2\) ?: out of memory"
-        r"|(?:cudaErrorMemoryAllocation|hipErrorOutOfMemory)")),
-    ("torch_memory_summary", re.compile(r"CUDA memory summary, device ID")),
-)  # fmt: skip
-"""Marker of each kind of message, the most specific first."""
-
 KILLED = re.compile(r"exitcode: ?-9\b|Signal 9 \(SIGKILL\)|(?:^|\n) ?Killed\b")
 """Text of a shell or torchrun for a killed process."""
-
-TRACEBACK_PATTERNS: tuple[tuple[Moment, re.Pattern[str]], ...] = (
-    ("optimizer", re.compile(r"optimizer\.step\(|_multi_tensor_adam|torch/optim/|initialize_optimizer_states|exp_avg")),
-    ("backward", re.compile(r"\.backward\(|run_backward|_engine_run_backward")),
-    ("loss", re.compile(r"cross_entropy|loss_function\(|lm_head\(|logits\.float\(|log_softmax")),
-    ("forward", re.compile(r"in forward\b|\.forward\(|_call_impl")),
-)  # fmt: skip
-"""Lines of a traceback by moment of a step; the first match counts."""
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]|\[rank\d{1,6}\]:|[^\S\n]+")
 
@@ -171,7 +145,7 @@ def read_message(text: str, stats: Mapping[str, Any] | None) -> Said:
         raise Refused(Problem(field="message", code="too_long", message=message, fix=fix))
     plain = ESCAPES.sub(" ", text)
     flat = " ".join(plain.split())
-    match = next(((kind, mark.start()) for kind, pattern in MARKS if (mark := pattern.search(flat))), None)
+    match = next(((kind, mark.start()) for kind, pattern in MESSAGES.kinds if (mark := pattern.search(flat))), None)
     if match is None and KILLED.search(plain):
         match = "killed", 0
     window = flat[max(match[1] - 200, 0) : match[1] + LONGEST_PHRASE] if match else ""
@@ -181,7 +155,7 @@ def read_message(text: str, stats: Mapping[str, Any] | None) -> Said:
         message = "it does not tell that memory ran out in words that are known here"
         fix = f"send one of {SUPPORTED_MESSAGES}, e.g. {EXAMPLE}"
         raise Refused(Problem(field="message", code="not_understood", message=message, fix=fix))
-    moment = next((moment for moment, pattern in TRACEBACK_PATTERNS if pattern.search(plain)), None)
+    moment = next((moment for moment, pattern in MESSAGES.moments if pattern.search(plain)), None)
     return _amounts("torch_memory_summary" if match is None else match[0], numbers, moment)
 
 
