@@ -1,6 +1,6 @@
 """Published matrix products and attention kernels, and the constants of the estimator that fit them best.
 
-Products: the constants of `estimator/time/rates.py` have the smallest mean of sqrt(r^2 + 0.02^2), with
+Products: the constants of `estimator/time/rates.py` and `rates.json` have the smallest mean of sqrt(r^2 + 0.02^2), with
 r = ln(predicted / measured): large errors weigh by their size, so no single outlier pulls. Products of at least 1,024
 rows, as training has them, count in full, smaller ones a quarter. Products of processors ship with two runs each: the
 noise between the two is a bound for every prediction.

@@ -48,11 +48,12 @@ SAID = re.compile(r"read\s+off|published\s+(\w+\s+)?(runs|peaks|rows)")
 
 SOURCES = {
     path.relative_to(SERVICE).as_posix(): path.read_text(encoding="utf-8")
-    for path in (SERVICE / "estimator").rglob("*.py")
+    for path in (SERVICE / "estimator").rglob("*.*")
+    if path.suffix in {".py", ".json"}
 }
 """Text of every file of the estimator."""
 
-OF_TIME = {"estimator/software/stacks.py"}
+OF_TIME = {"estimator/software/stacks.json"}
 """Files whose measured constants are about time."""
 
 
