@@ -6,7 +6,7 @@ They are plain exceptions, not ValueErrors, so that a validator never swallows t
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Self
+from typing import Any
 
 MOST_PROBLEMS = 20
 """Problems that one refusal names: a caller fixes a few at a time, and each takes time to write."""
@@ -36,17 +36,12 @@ class TraincostError(Exception):
         """State for pickle: constructors take other arguments than `args` holds."""
         return _restored_error, (type(self), self.args, vars(self))
 
-    @classmethod
-    def restored(cls, arguments: tuple[Any, ...], state: dict[str, Any]) -> Self:
-        """The error from its pickled state."""
-        error = cls.__new__(cls)
-        error.args = arguments
-        vars(error).update(state)
-        return error
-
 
 def _restored_error(kind: type[TraincostError], arguments: tuple[Any, ...], state: dict[str, Any]) -> TraincostError:
-    return kind.restored(arguments, state)
+    error = kind.__new__(kind)
+    error.args = arguments
+    vars(error).update(state)
+    return error
 
 
 class Refused(TraincostError):

@@ -72,7 +72,7 @@ class Rule:
         """The allowed values, in words, e.g. `a whole number from 1 to 2048`."""
         if self.choices:
             return f"one of {', '.join(map(str, self.choices))}"
-        limits = {bound.word: _plain(bound.limit) for bound in self.bounds}
+        limits = {bound.word: limit_text(bound.limit) for bound in self.bounds}
         length = f"{limits.get('from', '0')} to {limits.get('to', 'any number of')}"
         limits_text = "".join(f" {word} {limit}" for word, limit in limits.items())
         return {
@@ -165,5 +165,6 @@ def _is_of_kind(value: object, kind: type) -> bool:
     return isinstance(value, kind)
 
 
-def _plain(limit: float) -> str:
+def limit_text(limit: float) -> str:
+    """A bound in words."""
     return str(int(limit)) if abs(limit) < MOST_DIGITS and limit == int(limit) else f"{limit:g}"

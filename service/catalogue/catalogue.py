@@ -48,15 +48,11 @@ class Catalogue:
     """Models, GPUs, clusters, prices and rate cards, checked against each other; build one with `Catalogue.of`."""
 
     model_index: NameIndex[ModelRow]
-    """Models by every name."""
     gpu_index: NameIndex[GpuRow]
-    """GPUs by every name."""
     cluster_index: NameIndex[ClusterRow]
-    """Clusters by every name."""
     price_index: PriceIndex
     """Prices by id, and by GPU and provider."""
     rate_card_index: NameIndex[RateCardRow]
-    """Rate cards by every name."""
     regions: Mapping[str, RegionRow]
     """Regions by slug, in their order, from all sources."""
     calibrations: Mapping[str, CalibrationRow]
@@ -235,7 +231,6 @@ class AdjustedRow(NamedTuple):
     """A row beside rows that stay."""
 
     row: Row
-    """The row as it is."""
     adjusted: Row | None
     """The rest of it; None where it is left out."""
     missing_gpu: str | None = None

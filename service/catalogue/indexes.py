@@ -30,7 +30,6 @@ PROVIDERS = ("aws", "azure", "coreweave", "crusoe", "gcp", "lambda", "nebius", "
 """Optional words before a machine type."""
 
 SEPARATORS = re.compile(r"[^a-z0-9.+]+")
-"""Separators of the words of a name."""
 
 NAMES_IN_MEMORY = 8192
 """Cached normal forms. Source: a choice; five times those that ship."""
@@ -51,7 +50,6 @@ class Entry(Generic[RowType]):
 
     slug: str
     aliases: tuple[str, ...]
-    """Other names."""
     default_for: tuple[str, ...] = ()
     """Shared names that mean this row by default."""
     row: RowType
@@ -166,7 +164,6 @@ def _row_form(name: str) -> str:
 
 
 Named = ModelRow | GpuRow | ClusterRow | RateCardRow
-"""A row that is found by name."""
 NamedRow = TypeVar("NamedRow", ModelRow, GpuRow, ClusterRow, RateCardRow)
 AnyRow = TypeVar("AnyRow", bound=Row)
 Key = tuple[type, str]

@@ -114,13 +114,11 @@ class PriceQuery:
     """Which price is meant."""
 
     provider: str
-    """Who rents the GPU out."""
     region: str
     """Where, in the provider's spelling; a provider with one price for everywhere answers to any region."""
     price_model: PriceModel
     """On what terms."""
     gpu: str
-    """Catalogue name of the GPU."""
     instance_type: str | None = None
     """Machine, in the provider's spelling; any where absent."""
 

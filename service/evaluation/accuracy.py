@@ -34,7 +34,6 @@ from service.calibration.scores import (
     score,
 )
 from service.calibration.steps import (
-    HeldOutStep,
     PublishedStep,
     StepRow,
     constant_utilisation_seconds,
@@ -257,8 +256,10 @@ class StepScorer:
             return None
         held_out = [self._held_out[name] for name in ids if name in self._held_out]
         spreads = [one.spread_fraction for one in held_out if one.spread_fraction is not None]
+        inside = [float(one.comparison.is_covered) for one in held_out if one.spread_fraction is not None]
+        errors = errors_of([one.comparison for one in held_out])
         return StepScores(
-            held_out=_held_out_errors(held_out),
+            held_out=replace(errors, coverage80_fraction=fmean(inside) if inside else None),
             half_width_fraction=expm1(median(spreads)) if spreads else None,
             held_out_classes=tuple(sorted({one.step_class for one in held_out})),
             constant_mfu=_without_interval([self._constant_mfu[name] for name in ids]),
@@ -277,12 +278,6 @@ def _is_shipped(row: MeasuredRow) -> bool:
 @cache
 def _shipped() -> dict[str, MeasuredRow]:
     return {row.text("id"): row for row in shipped_rows("throughput")}
-
-
-def _held_out_errors(held_out: Sequence[HeldOutStep]) -> RelativeErrors:
-    inside = [float(one.comparison.is_covered) for one in held_out if one.spread_fraction is not None]
-    errors = errors_of([one.comparison for one in held_out])
-    return replace(errors, coverage80_fraction=fmean(inside) if inside else None)
 
 
 def _without_interval(comparisons: Sequence[Comparison]) -> RelativeErrors:

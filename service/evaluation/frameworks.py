@@ -71,7 +71,6 @@ class Framework:
     predicts_memory: bool = True
     """The stack represents its memory too, not only its compute and communication."""
     why: str
-    """Reason for this choice of stack."""
 
 
 @cache
@@ -110,7 +109,6 @@ class Draft:
     layout: dict[str, Any] = field(default_factory=dict)
     cluster: dict[str, Any] = field(default_factory=dict)
     stack: dict[str, Any] = field(default_factory=dict)
-    """The training software and its choices."""
     unmodelled: list[str] = field(default_factory=list)
     """Details of the row that change its figures and that no field expresses."""
 
@@ -292,7 +290,6 @@ def one_of(values: Mapping[str, Any]) -> Callable[[str], Any]:
 
 
 LARGEST = 1 << 24
-"""Largest whole number of an option."""
 
 
 def whole_of(flags: Mapping[str, Any], name: str, default: int | None = None) -> int:
@@ -350,11 +347,9 @@ _VALUES: Mapping[str, Mapping[str, Any]] = {"dtypes": DTYPES, "sharding": SHARDI
 """Values of fields by those of options, where both directions use them."""
 
 Flags = dict[str, Any]
-"""Options of a run, with their values."""
 
 
 OPTIONS = "megatron_options.toml"
-"""Options by their effect."""
 
 
 @cache
@@ -429,7 +424,6 @@ LONGEST_OPTIONS = 32_768
 """Characters of all options of a run."""
 
 LONGEST_PERIOD = 2048
-"""Largest period of a layer pattern."""
 
 PATTERNS = ("hybrid-layer-pattern", "hybrid-override-pattern")
 

@@ -86,12 +86,6 @@ def power_limit_watts(row: MeasuredRow) -> float | None:
     return float(cap[1]) if cap else None
 
 
-def unmodelled_power(row: MeasuredRow) -> tuple[str, ...]:
-    """Power details that no field of the question expresses."""
-    cell = row.text("gpu")
-    return (f"gpu: {cell}",) if re.search(r"power limited|lower TDP", cell) else ()
-
-
 BYTES_PER_S_OF_GBIT = 1e9 / 8
 
 RATES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], int], float]], ...] = (
@@ -330,7 +324,8 @@ def draft_of(row: MeasuredRow, catalogue: Catalogue) -> Draft:
             raise NotExpressible("extra_config_json: a value is not understood") from None
     _put_pipeline(row, framework, draft)
     put_features(row, draft)
-    draft.unmodelled.extend(unmodelled_power(row))
+    if re.search(r"power limited|lower TDP", row.text("gpu")):
+        draft.unmodelled.append(f"gpu: {row.text('gpu')}")
     if (limit := power_limit_watts(row)) is not None:
         draft.cluster["power_limit_watts"] = limit
     draft.cluster.update(

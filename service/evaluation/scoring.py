@@ -231,7 +231,6 @@ class Evaluation:
     is_complete: bool
     """Its configuration is stated in full."""
     ran_out: bool = False
-    """The job ran out of memory."""
     measured: float | None
     """The figure; None if the row has none."""
     predicted: Predicted | None = None

@@ -34,12 +34,6 @@ STEP_HEADER = (
 """Columns of the table of steps whose configuration is stated in full."""
 
 
-def step_markdown(accuracy: Accuracy) -> str:
-    """Step figures for the README."""
-    rows = [f"| {' | '.join(step_cells_of(group))} |\n" for group in step_groups(accuracy) if group.full_config.rows]
-    return f"| {' | '.join(STEP_HEADER)} |\n|{'---|' * len(STEP_HEADER)}\n{''.join(rows)}"
-
-
 def step_groups(accuracy: Accuracy) -> list[Group]:
     """The groups of step times."""
     return [*(group for group in accuracy.groups if group.quantity == "step"), *accuracy.steps]
@@ -98,8 +92,10 @@ def accuracy_markdown(accuracy: Accuracy) -> str:
         if complete.rows:
             cells = (*_names(group), *_figures(complete), _gib(complete.small))
             rows.append(f"| {' | '.join(cells)} |\n")
-    head = f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}\n"
-    return f"{head}{''.join(rows)}\n{step_markdown(accuracy)}"
+    head, steps_head = (f"| {' | '.join(names)} |\n|{'---|' * len(names)}\n" for names in (HEADER, STEP_HEADER))
+    groups = (group for group in step_groups(accuracy) if group.full_config.rows)
+    steps_rows = [f"| {' | '.join(step_cells_of(group))} |\n" for group in groups]
+    return f"{head}{''.join(rows)}\n{steps_head}{''.join(steps_rows)}"
 
 
 def rows_csv(evaluations: Iterable[Evaluation]) -> str:

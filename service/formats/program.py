@@ -49,7 +49,6 @@ class Program:
     files: Mapping[str, str]
     """Files that it reads, by name."""
     environment: Mapping[str, str]
-    """Variables that it needs."""
     config: str | None
     """The file for accelerate launch; None if torchrun starts it."""
     target: str | None
@@ -303,16 +302,11 @@ def launcher(name: str, text: Callable[[ExportRequest, Program, Nodes], str]) ->
     return target_of(name, write)
 
 
-_GPUS = re.compile(r"(?:^|[,/:])gpu(?:[:=]([A-Za-z][\w.-]{0,79}))?[:=](\d{1,6})(?=$|[,(])")
-"""GPUs in Slurm's syntax: gpu:8, gres/gpu:h100:8, gres:gpu:h100:8."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduled:
     """A scheduler's job."""
 
     script: str
-    """Script that it starts."""
     gpus: int
     gpus_each: int
     gpu: str | None = None
@@ -321,14 +315,3 @@ class Scheduled:
     """Wall time limit; None if not stated."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """Parts of the question that the operator or the job's owner states."""
-
-
-def gpus_in(resources: str) -> tuple[str | None, int]:
-    """The GPUs in Slurm's resource syntax.
-
-    >>> gpus_in("gres/gpu:h100:8"), gpus_in("gres:gpu:4"), gpus_in("cpu:4")
-    (('h100', 8), (None, 4), (None, 0))
-    """
-    found = _GPUS.findall(resources)
-    named = next((name for name, _ in found if name), None)
-    return named, sum(int(count) for _, count in found)

@@ -113,7 +113,6 @@ Rule = Callable[[Any, CompleteQuestion], Written]
 """Conversion of one field of a resolved question."""
 
 Rules = Mapping[str, Rule]
-"""A rule for every field."""
 
 Writer = Callable[[Any, CompleteQuestion], Any]
 """Conversion of a value for a setting, or to a fragment; None to omit it."""
@@ -161,7 +160,6 @@ class Option:
     """The rule of a field that has a setting of its own, which is read back."""
 
     name: str
-    """Name of the setting."""
     form: Converter
     default: Any = OPEN
     """Value of the field where the setting is absent."""

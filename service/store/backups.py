@@ -139,14 +139,6 @@ def described_tables(connection: sa.Connection) -> list[sa.Table]:
     return metadata.sorted_tables
 
 
-def drop_tables(connection: sa.Connection) -> None:
-    """Drop all of this program's tables."""
-    metadata = sa.MetaData()
-    revision_table = [REVISION_TABLE] if sa.inspect(connection).has_table(REVISION_TABLE) else []
-    metadata.reflect(connection, only=[*our_tables(connection), *revision_table])
-    metadata.drop_all(connection)
-
-
 def copy_rows(
     source: sa.Connection, target: sa.Connection, tables: Sequence[sa.Table] | None = None
 ) -> dict[str, Tally]:
@@ -268,7 +260,10 @@ def restore_backup(url: str, file: Path, *, replace: bool = False) -> Backup:
                     f"the database holds {len(existing)} tables of traincost already; "
                     "name an empty one in TRAINCOST_DATABASE_URL, or say --replace to give up what it holds"
                 )
-            drop_tables(target)
+            metadata = sa.MetaData()
+            revision_table = [REVISION_TABLE] if sa.inspect(target).has_table(REVISION_TABLE) else []
+            metadata.reflect(target, only=[*existing, *revision_table])
+            metadata.drop_all(target)
             migrate(target, backup.revision)
             tables = described_tables(target)
             copy_rows(source, target, tables)

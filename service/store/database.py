@@ -346,7 +346,6 @@ class DatabaseContents:
     is_whole: bool
     """Whether the stored rows have that digest."""
     keys: Sequence[ApiKey]
-    """Every key that was ever created."""
     workers: Sequence[SeenWorker]
 
 
@@ -438,7 +437,6 @@ def _refusal(engine: sa.Engine) -> str | None:
 
 
 UNFINISHED = ("queued", "running")
-"""Statuses of jobs that have not ended."""
 
 MOST_CALIBRATIONS = 100
 """GPUs whose calibration age is reported, the latest calibrated ones. Source: a choice."""

@@ -424,7 +424,6 @@ class RowPart:
     """A page of rows of a table."""
 
     most: int
-    """Page size."""
     newest_first: bool = False
     """Newest first; else by key."""
     before: datetime | None = None

@@ -161,7 +161,6 @@ ROW_TABLES: Mapping[type, RowTable] = {
     RegionRow: RowTable(TypeAdapter(list[RegionRow]), REGIONS, "region"),
     CalibrationRow: RowTable(TypeAdapter(list[CalibrationRow]), PROMOTED_CALIBRATIONS, "calibration"),
 }
-"""Every kind of row, with its table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,7 +328,6 @@ MOST_CACHED_ROWS = 1_000_000
 """Rows of the earlier catalogues in memory but for the last one; an index takes 150 bytes a row. Source: measured."""
 
 REVISION = re.compile(r"[0-9a-f]{12}")
-"""Pattern of a catalogue's digest."""
 
 Also = Callable[[sa.Connection, Holdings], None]
 """Further writes of a change of the catalogue, given the rows before it."""

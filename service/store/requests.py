@@ -61,7 +61,6 @@ class AuditPart:
     newest_first: bool = False
     """Whether numbers descend."""
     most: int
-    """Page size."""
 
 
 _CALL: ContextVar[AuditedCall | None] = ContextVar("call", default=None)

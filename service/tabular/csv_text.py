@@ -221,7 +221,10 @@ def _rows(text: str, columns: Sequence[str]) -> list[list[str]]:
     rows: list[list[str]] = []
     try:
         delimiter = first[-1] if is_hint else _delimiter(first, columns)
-        refuse_columns(_split(text)[0].count(delimiter) + 1)
+        count = _split(text)[0].count(delimiter) + 1
+        if count > MOST_COLUMNS:  # before its names are compared with those that are known
+            message = f"the header has {count} columns, and a table has at most {MOST_COLUMNS}"
+            raise _refusal("too_many_columns", message, "leave out columns that the list does not have")
         for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True):
             rows.append(row)
             if len(rows) > MOST_LINES + 1:
@@ -230,13 +233,6 @@ def _rows(text: str, columns: Sequence[str]) -> list[list[str]]:
     except csv.Error as error:
         raise _unreadable(len(rows) + 1, error) from None
     return rows
-
-
-def refuse_columns(count: int) -> None:
-    """Refuse a table with more columns than any has, before its names are compared with those that are known."""
-    if count > MOST_COLUMNS:
-        message = f"the header has {count} columns, and a table has at most {MOST_COLUMNS}"
-        raise _refusal("too_many_columns", message, "leave out columns that the list does not have")
 
 
 def _unreadable(row: int, error: csv.Error) -> Refused:

@@ -49,7 +49,6 @@ class Column:
     """One column of a list."""
 
     name: str
-    """Name of the column."""
     value: Callable[[Any], Any]
     """Its value in a row; None where unknown."""
     schema: Schema
@@ -79,14 +78,10 @@ def columns_of(row: type) -> tuple[Column, ...]:
     origin = tuple(_spread(_definitions(Provenance), ORIGIN)) if issubclass(row, Provenance) else ()
     origin_names = {column.name for column in origin}
     own = [column for column in _spread(_definitions(row), row.__name__) if column.name not in origin_names]
-    columns = (*sorted(own, key=_rank), *origin)
+    columns = (*sorted(own, key=lambda one: FIRST.index(one.name) if one.name in FIRST else len(FIRST)), *origin)
     if not issubclass(row, Provenance):
         return columns
     return tuple(replace(one, value=attrgetter("holds_for")) if one.name == SCOPE else one for one in columns)
-
-
-def _rank(column: Column) -> int:
-    return FIRST.index(column.name) if column.name in FIRST else len(FIRST)
 
 
 @cache

@@ -154,7 +154,6 @@ ALIASES = {
     "gbs": "global_batch",
     "seq": "sequence_length",
 }
-"""Short aliases of fields."""
 
 FORMS: Mapping[type, Form] = {int: "integer", float: "number", bool: "truth", str: "text"}
 
@@ -217,7 +216,6 @@ EXAMPLE: Mapping[str, Any] = {
     "gpu": "h100-sxm5-80gb",
     "gpus": 8,
 }
-"""A question in its flat form."""
 
 
 @dataclass(frozen=True)
@@ -344,18 +342,17 @@ def _field(name: str, path: tuple[str, ...], hint: Any) -> FlatField:
 
 
 def _value(field: FlatField, texts: Sequence[str], mark: DecimalMark) -> Any:
-    if field.is_list:
-        return [_item(field, item, mark) for text in texts for item in text.split(LIST_MARK)]
-    if len(texts) > 1:
+    if not field.is_list and len(texts) > 1:
         message = f"{field.name} is given {len(texts)} times, and takes one value"
         raise Refused(Problem(field=field.name, code="repeated", message=message, fix="give it once"))
-    return read_value(field.name, field.form, texts[0], mark)
-
-
-def _item(field: FlatField, text: str, mark: DecimalMark) -> Any:
-    if field.members:
-        return read_members(field.name, field.form, field.members, text, mark, required=field.required)
-    return read_value(field.name, field.form, text, mark)
+    values = [
+        read_members(field.name, field.form, field.members, item, mark, required=field.required)
+        if field.members
+        else read_value(field.name, field.form, item, mark)
+        for text in texts
+        for item in (text.split(LIST_MARK) if field.is_list else [text])
+    ]
+    return values if field.is_list else values[0]
 
 
 def _put(body: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
@@ -375,7 +372,6 @@ def _shortest(value: Any) -> Any:
 
 
 JSON_EXAMPLE = re.compile(r'(?<=e\.g\. )(?:\{.*\}|"[^"]*")')
-"""JSON example in a fix."""
 
 
 @dataclass(frozen=True, slots=True)

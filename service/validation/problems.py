@@ -10,13 +10,11 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from service.catalogue.bounds import limit_text
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
 
 Schema = Mapping[str, Any]
 Part = TypeVar("Part")
-
-MOST_DIGITS = 1e16
-"""Bounds from here on are written as powers of ten."""
 
 
 class Collector:
@@ -89,17 +87,13 @@ def expectation_of(schema: Schema) -> str:
     if kind == "string":
         return f"text of {schema.get('minLength', 0)} to {schema.get('maxLength', 'any number of')} characters"
     marks = (("minimum", "from"), ("exclusiveMinimum", "above"), ("maximum", "to"), ("exclusiveMaximum", "to below"))
-    bounds = "".join(f" {mark} {_plain(schema[key])}" for key, mark in marks if key in schema)
+    bounds = "".join(f" {mark} {limit_text(schema[key])}" for key, mark in marks if key in schema)
     return words[kind] + bounds.replace("above 0 to below", "above 0 and below")
 
 
 def _follow(root: Schema, schema: Schema) -> Schema:
     reference: str = schema.get("$ref", "")
     return root["$defs"][reference.rpartition("/")[2]] if reference else schema
-
-
-def _plain(bound: float) -> str:
-    return str(int(bound)) if abs(bound) < MOST_DIGITS and bound == int(bound) else f"{bound:g}"
 
 
 CODES = {

@@ -115,9 +115,7 @@ class Machine:
     """A cluster with the facts of its GPU."""
 
     cluster: Cluster
-    """Number and network of the GPUs."""
     gpu: Gpu
-    """Specification of one GPU."""
 
 
 NETWORK_KEPT = "the preset's nodes and network are kept with the other GPU; inter_node_bytes_per_s changes the network"
@@ -255,31 +253,20 @@ def age_days(as_of: str, newest: str) -> int:
     >>> age_days("2025", "2026-03"), age_days("2026", "2026-11-21") <= 0
     (60, True)
     """
-    return (_first_day(newest) - _last_day(as_of)).days
+    return (_day(newest, is_last=False) - _day(as_of, is_last=True)).days
 
 
-def _parts(text: str) -> list[int]:
-    """Year, month and day as far as they are given; the calendar of Python has no year 0."""
+def _day(text: str, *, is_last: bool) -> date:
+    """The first or last day that a date may mean; the calendar of Python has no year 0."""
     year, *rest = (int(part) for part in text.split("-"))
-    return [max(year, 1), *rest]
-
-
-def _first_day(text: str) -> date:
-    year, month, day = (*_parts(text), 1, 1)[:3]
-    return date(year, month, min(day, monthrange(year, month)[1]))
-
-
-def _last_day(text: str) -> date:
-    year, *rest = _parts(text)
-    month = rest[0] if rest else 12
+    year, month = max(year, 1), rest[0] if rest else 12 if is_last else 1
     last = monthrange(year, month)[1]
-    return date(year, month, min(rest[1], last) if len(rest) > 1 else last)
+    return date(year, month, min(rest[1], last) if len(rest) > 1 else last if is_last else 1)
 
 
 AnyPrice = Price | OwnedPrice
 Dated = TypeVar("Dated", Price, OwnedPrice)
 QUERY_FIELDS = ("provider", "region", "price_model", "instance_type")
-"""Fields of a catalogue lookup."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,7 +324,6 @@ OWN_FIELDS: Mapping[type, frozenset[str]] = {kind: frozenset(field_names(kind)) 
 
 RENTAL_FIELD = "usd_per_gpu_hour"
 PURCHASE_FIELD = "purchase_usd"
-"""Price fields."""
 
 AMBIGUOUS_PRICE = Problem(
     field="price",
@@ -462,7 +448,6 @@ QUESTION_SPECS: Sequence[tuple[str, type]] = (
 """Part of a question, and the dataclass that defines it."""
 
 PARTS = tuple(dict.fromkeys(part for part, _ in QUESTION_SPECS))
-"""The parts of a question."""
 
 RowName = Annotated[Name, Field(description="A name, alias or Hugging Face id.")]
 

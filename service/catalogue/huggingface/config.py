@@ -148,21 +148,22 @@ class Config:
 
 
 @cache
-def _defaults() -> Mapping[str, Any]:
-    file = files("service.catalogue.huggingface").joinpath("defaults.json")
-    defaults: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return defaults
+def data_of(name: str) -> Mapping[str, Any]:
+    """A data file of this package."""
+    file = files("service.catalogue.huggingface").joinpath(f"{name}.json")
+    data: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return data
 
 
 def defaults_of(model_type: str) -> Mapping[str, Any]:
     """Defaults of absent keys."""
-    defaults: Mapping[str, Any] = _defaults()["defaults"].get(model_type, {})
+    defaults: Mapping[str, Any] = data_of("defaults")["defaults"].get(model_type, {})
     return defaults
 
 
 def read_from(model_type: str) -> str:
     """Source of the defaults."""
-    defaults = _defaults()
+    defaults = data_of("defaults")
     return str(defaults["elsewhere"].get(model_type, defaults["source"]))
 
 

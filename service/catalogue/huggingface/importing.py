@@ -13,12 +13,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from service.catalogue.bounds import faults_of
 from service.catalogue.huggingface import rules
-from service.catalogue.huggingface.config import Config, Dialect, read_from
+from service.catalogue.huggingface.config import Config, Dialect, data_of, read_from
 from service.catalogue.huggingface.rules import CHUNKED, FULL, SLIDING, Builder, shortest_period
 from service.errors import Problem, Refused, nearest
 from service.estimator.model.build import MIXER_FIELDS, MIXERS
@@ -46,8 +45,7 @@ class Architecture:
 @cache
 def architectures() -> Mapping[str, Architecture]:
     """Every type, by its `model_type`."""
-    file = files("service.catalogue.huggingface").joinpath("architectures.json")
-    data: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    data = data_of("architectures")
     found: dict[str, Architecture] = {}
     for name, row in data["types"].items():
         found[name] = found[row] if isinstance(row, str) else _architecture(row, data["groups"])
@@ -160,7 +158,7 @@ def refusal_of_type(model_type: str, config: Mapping[str, Any], path: str) -> Pr
 
 def kind_of(model_type: str) -> str | None:
     """The family of an unsupported type."""
-    return next((kind for kind, types in _refused_types().items() if model_type in types), None)
+    return next((kind for kind, types in data_of("refused_types")["types"].items() if model_type in types), None)
 
 
 def _fix(model_type: str, config: Mapping[str, Any]) -> str:
@@ -173,13 +171,6 @@ def _fix(model_type: str, config: Mapping[str, Any]) -> str:
     if near:
         return f"the nearest types that can be estimated are {', '.join(near)}; or give the model inline"
     return f"types that can be estimated: {', '.join(sorted(known))}; or give the model inline"
-
-
-@cache
-def _refused_types() -> Mapping[str, list[str]]:
-    file = files("service.catalogue.huggingface").joinpath("refused_types.json")
-    types: Mapping[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))["types"]
-    return types
 
 
 PATH = "model.hf_config"
@@ -210,7 +201,6 @@ class Imported:
 
     model: Model
     assumptions: tuple[str, ...]
-    """Assumptions of the import."""
     warnings: tuple[str, ...]
     """Contents of the config without effect here."""
 
@@ -330,6 +320,4 @@ def _warnings_of_keys(architecture: Architecture, read: Config) -> Iterator[str]
 @cache
 def keys_without_effect() -> frozenset[str]:
     """Keys of any type that change neither parameters nor operations."""
-    file = files("service.catalogue.huggingface").joinpath("keys_without_effect.json")
-    groups: Mapping[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))
-    return frozenset(key for keys in groups.values() for key in keys)
+    return frozenset(key for keys in data_of("keys_without_effect").values() for key in keys)

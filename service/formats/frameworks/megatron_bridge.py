@@ -72,7 +72,6 @@ RULES: Rules = {
     "recipe.fp8_weights": only((False,), "it belongs to the precision recipe, which is only named", _IN_SCRIPT),
     "recipe.vocabulary_multiple": lambda value, _: {"make-vocab-size-divisible-by": value},
 }
-"""Rules of every field, in Megatron-LM's names."""
 
 
 def _function(settings: Settings, request: ExportRequest) -> str:

@@ -91,7 +91,6 @@ class RegisteredModel:
 
 
 REGISTERED = tuple(RegisteredModel(**{**row, "sizes": tuple(row["sizes"])}) for row in _TABLE["registered"]["models"])
-"""Models to match, by their sizes."""
 
 
 def registered_model(model: Model) -> RegisteredModel | None:
@@ -298,7 +297,6 @@ _SHARED: Rules = {
         },
     ),
 }
-"""Rules of every version."""
 
 _NEW = {
     "recipe.stack.cuda_graphs": _graphs,

@@ -4,6 +4,7 @@ Source: Slurm 22.05 and 26.11, sbatch(1), srun(1); torch 2.13.0 torch/distribute
 src/plugins/job_submit/lua (min_nodes, num_tasks, tres_per_node, tres_per_job, tres_per_task, time_limit, script).
 """
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from annotated_types import Ge, Le, MaxLen
 
 from service.errors import Problem, Refused
 from service.estimator.question import Strict
-from service.formats.program import NAME, Nodes, Program, Scheduled, gpus_in, launcher, script_of
+from service.formats.program import NAME, Nodes, Program, Scheduled, launcher, script_of
 from service.formats.rules import ExportRequest
 from service.formats.text import LONGEST_FILE_BYTES
 
@@ -63,7 +64,10 @@ class SlurmJob(Strict):
 
 def scheduled_by_slurm(job: SlurmJob, overrides: dict[str, Any]) -> Scheduled:
     """The job of a hook."""
-    name, gpus = _gpus_of(job)
+    tasks = job.nodes if job.tasks is None else job.tasks
+    amounts = ((job.tres_per_node, job.nodes), (job.tres_per_job, 1), (job.tres_per_task, tasks))
+    found = ((name, each * times) for resources, times in amounts for name, each in [gpus_in(resources)] if each)
+    name, gpus = next(found, (None, 0))
     if not gpus:
         message, fix = "the job asks for no GPU, so there is nothing to judge", "ask for GPUs, e.g. --gpus-per-node=8"
         raise Refused(Problem(field="tres_per_node", code="no_gpus", message=message, fix=fix))
@@ -74,10 +78,16 @@ def scheduled_by_slurm(job: SlurmJob, overrides: dict[str, Any]) -> Scheduled:
     )
 
 
-def _gpus_of(job: SlurmJob) -> tuple[str | None, int]:
-    tasks = job.nodes if job.tasks is None else job.tasks
-    for resources, times in ((job.tres_per_node, job.nodes), (job.tres_per_job, 1), (job.tres_per_task, tasks)):
-        name, each = gpus_in(resources)
-        if each:
-            return name, each * times
-    return None, 0
+_GPUS = re.compile(r"(?:^|[,/:])gpu(?:[:=]([A-Za-z][\w.-]{0,79}))?[:=](\d{1,6})(?=$|[,(])")
+"""GPUs in Slurm's syntax: gpu:8, gres/gpu:h100:8, gres:gpu:h100:8."""
+
+
+def gpus_in(resources: str) -> tuple[str | None, int]:
+    """The GPUs in Slurm's resource syntax.
+
+    >>> gpus_in("gres/gpu:h100:8"), gpus_in("gres:gpu:4"), gpus_in("cpu:4")
+    (('h100', 8), (None, 4), (None, 0))
+    """
+    found = _GPUS.findall(resources)
+    named = next((name for name, _ in found if name), None)
+    return named, sum(int(count) for _, count in found)

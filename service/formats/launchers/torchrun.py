@@ -1,7 +1,4 @@
-"""torchrun: the line that starts all processes of one node.
-
-Source: torch 2.13.0 torch/distributed/run.py.
-"""
+"""torchrun: the line that starts all processes of one node."""
 
 from shlex import quote
 
