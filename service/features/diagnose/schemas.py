@@ -14,8 +14,7 @@ from service.errors import Problem, Refused
 from service.estimator.memory.memory import Moment
 from service.validation.forms import DescribedAs
 from service.validation.question_parts import PARTS, QuestionRequest
-from service.validation.reading import field_names
-from service.validation.serialization import adapter_of
+from service.validation.reading import adapter_of, field_names
 
 AMOUNT = r"(\d{1,15}(?:\.\d{1,6})?) ?([KMGT]iB|[kKMGT]B|bytes|B)\b"
 """Pattern of a number with its unit; bounded, so that matching is linear in the text."""
