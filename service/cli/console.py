@@ -11,7 +11,6 @@ import typer
 from typer.core import TyperCommand
 
 from service.errors import StartupError, TraincostError
-from service.tabular.csv_text import aligned
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -105,6 +104,23 @@ class Progress:
             self._status.start()
         else:
             self._status.update(escape(line))
+
+
+def aligned(rows: Sequence[Sequence[str]], *, right: Collection[int] = (), indent: str = "") -> list[str]:
+    """Rows of cells as lines with aligned columns, those of the given numbers to the right.
+
+    >>> aligned([("a", "bc"), ("def", "g")])
+    ['a    bc', 'def  g']
+    >>> aligned([("a", "bc"), ("def", "g")], right={1}, indent="  ")
+    ['  a    bc', '  def   g']
+    """
+    aligners = [str.rjust if place in right else str.ljust for place in range(len(rows[0]))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        indent
+        + "  ".join(align(*cell) for align, cell in zip(aligners, zip(row, widths, strict=True), strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def table(

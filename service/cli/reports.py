@@ -10,11 +10,10 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from service.cli.console import table
+from service.cli.console import aligned, table
 from service.estimator.answer import Interval
 from service.estimator.question import Layout, Recompute
 from service.estimator.software.stacks import software_of
-from service.tabular.csv_text import aligned
 from service.units import BYTES, FLOP, SECONDS, dimension_of, in_units, readable
 from service.validation.reading import to_bytes, to_wire
 

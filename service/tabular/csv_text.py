@@ -9,7 +9,7 @@ Comma, semicolon and tab between cells are distinguished by the header: only one
 import csv
 import io
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
@@ -94,23 +94,6 @@ def unmarked(text: str) -> str:
 def begins_formula(text: str) -> bool:
     """Whether a spreadsheet would run a text that someone enters into a cell."""
     return FORMULA.match(text) is not None
-
-
-def aligned(rows: Sequence[Sequence[str]], *, right: Collection[int] = (), indent: str = "") -> list[str]:
-    """Rows of cells as lines with aligned columns, those of the given numbers to the right.
-
-    >>> aligned([("a", "bc"), ("def", "g")])
-    ['a    bc', 'def  g']
-    >>> aligned([("a", "bc"), ("def", "g")], right={1}, indent="  ")
-    ['  a    bc', '  def   g']
-    """
-    aligners = [str.rjust if place in right else str.ljust for place in range(len(rows[0]))]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        indent
-        + "  ".join(align(*cell) for align, cell in zip(aligners, zip(row, widths, strict=True), strict=True)).rstrip()
-        for row in rows
-    ]
 
 
 DELIMITERS = (",", ";", "\t")
