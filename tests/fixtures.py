@@ -112,6 +112,13 @@ def own_app(new_url: NewUrl) -> Iterator[FastAPI]:
         yield started
 
 
+@pytest.fixture(scope="module")
+def fresh_app(new_url: NewUrl) -> Iterator[FastAPI]:
+    """An application of one module's tests, on either database."""
+    with running(new_url()) as started:
+        yield started
+
+
 @pytest.fixture(scope="session")
 def catalogue(app: FastAPI) -> Catalogue:
     return load_catalogue(app.state.engine).everyone

@@ -58,7 +58,7 @@ def requests() -> Iterator[Request]:
         yield post("/v1/check", next(asked))
         yield Request("GET", LISTS[number % len(LISTS)])
         yield post("/v1/memory", next(asked))
-        yield Request("GET", f"/v1/cell/gpu_hours?{urlencode(_flat(next(asked)))}")
+        yield Request("GET", f"/v1/cell/gpu_hours?{urlencode(flat(next(asked)))}")
         yield post("/v1/batch", {"questions": [{"kind": "flops", "body": next(asked)} for _ in range(5)]})
         yield post("/v1/estimates", {**next(asked), "model": f"no-model-{number}"}, 422)
         if number % 10 == 0:
@@ -67,6 +67,6 @@ def requests() -> Iterator[Request]:
             yield from heavy(number, next(asked))
 
 
-def _flat(question: dict[str, Any]) -> dict[str, Any]:
+def flat(question: dict[str, Any]) -> dict[str, Any]:
     parts = (part if isinstance(part, dict) else {name: part} for name, part in question.items())
     return {name: value for part in parts for name, value in part.items()}

@@ -58,12 +58,6 @@ def ask_for(http: httpx.Client) -> str:
     return str(answer.json()["id"])
 
 
-def claim(worker: FakeWorker) -> dict[str, Any]:
-    job = worker.claim()
-    assert job is not None
-    return job
-
-
 def finish(worker: FakeWorker, job: dict[str, Any]) -> None:
     records = [worker.record(task) for task in job["payload"]["tasks"]]
     assert worker.finish(job, result={"records": records}) == 204
@@ -78,7 +72,7 @@ def test_a_worker_keeps_its_job_and_a_lost_one_loses_it(tmp_path: Path) -> None:
         for ahead in (HOURS * 3600, 0):  # forward, then back
             checks = {ask_for(http), ask_for(http)}
             alive, lost = FakeWorker(http.request, "alive"), FakeWorker(http.request, "lost")
-            job, left = claim(alive), claim(lost)
+            job, left = alive.claimed(), lost.claimed()
             assert {job["id"], left["id"]} == checks
             set_ahead(clock, ahead)
             ends = time.monotonic() + 60  # a lease that the jump has lengthened would end hours later
@@ -88,7 +82,7 @@ def test_a_worker_keeps_its_job_and_a_lost_one_loses_it(tmp_path: Path) -> None:
                 time.sleep(LEASE_SECONDS / 20)
             assert alive.tell(job, {}) == "run"
             finish(alive, job)
-            again = claim(alive)
+            again = alive.claimed()
             assert again["id"] == left["id"]
             finish(alive, again)
             assert [status_of(http, check) for check in checks] == ["succeeded"] * 2

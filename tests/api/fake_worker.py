@@ -32,6 +32,12 @@ class FakeWorker:
         found: dict[str, Any] | None = answer.json()["job"] if answer.status_code == 200 else None
         return found
 
+    def claimed(self) -> dict[str, Any]:
+        """A launch check, of which there is one."""
+        job = self.claim()
+        assert job is not None
+        return job
+
     def tell(self, job: Mapping[str, Any], progress: Mapping[str, Any]) -> str:
         """How far the job is; answers what to do."""
         said = {"lease": job["lease"], "progress": progress}

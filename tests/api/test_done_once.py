@@ -14,7 +14,7 @@ from tests.api.own_bodies import OWN
 from tests.features.catalogue.test_model_imports import CONFIG
 from tests.features.launch_checks.test_routes import QUESTION as MEASURED
 from tests.features.sweeps.test_routes import BODY as SWEPT
-from tests.fixtures import NewUrl, asking, running
+from tests.fixtures import asking
 
 BODIES: dict[str, Any] = {
     "/v1/scenarios": {"name": "once", "question": QUESTION},
@@ -29,15 +29,9 @@ BODIES: dict[str, Any] = {
 NAMED = {"/v1/models/import": "?slug=imported-once"}
 
 
-@pytest.fixture(scope="module")
-def made_app(new_url: NewUrl) -> Iterator[FastAPI]:
-    with running(new_url()) as started:
-        yield started
-
-
 @pytest.fixture
-def together(made_app: FastAPI) -> Iterator[AskTogether]:
-    with asking(made_app) as send:
+def together(fresh_app: FastAPI) -> Iterator[AskTogether]:
+    with asking(fresh_app) as send:
         yield send
 
 

@@ -19,18 +19,12 @@ from tests.fixtures import NewUrl, asking, running
 BODY = {"question": QUESTION, "probes": ["gemm"]}
 
 
-@pytest.fixture(scope="module")
-def once_app(new_url: NewUrl) -> Iterator[FastAPI]:
-    with running(new_url()) as started:
-        yield started
-
-
 @pytest.fixture
-def app(once_app: FastAPI) -> FastAPI:
-    with writing(once_app.state.engine) as connection:
+def app(fresh_app: FastAPI) -> FastAPI:
+    with writing(fresh_app.state.engine) as connection:
         connection.execute(delete(JOBS))
         connection.execute(delete(REMEMBERED_ANSWERS))
-    return once_app
+    return fresh_app
 
 
 @pytest.fixture

@@ -13,16 +13,8 @@ from fastapi import FastAPI
 from service.api import compute
 from service.store.engine import alone, writing
 from tests.api.replicated import client_of, in_this_process
-from tests.fixtures import NewUrl, running
 
 DELETION: dict[str, Any] = {"method": "DELETE", "url": "/v1/gpus/nothing", "headers": {"If-Match": "*"}}
-
-
-@pytest.fixture(scope="module")
-def busy_app(new_url: NewUrl) -> Iterator[FastAPI]:
-    """An application whose database somebody else writes to."""
-    with running(new_url()) as started:
-        yield started
 
 
 @contextmanager
@@ -33,11 +25,11 @@ def written_to(app: FastAPI) -> Iterator[None]:
         yield
 
 
-def test_lists_are_answered_while_many_writers_wait(busy_app: FastAPI) -> None:
+def test_lists_are_answered_while_many_writers_wait(fresh_app: FastAPI) -> None:
     async def run() -> None:
-        async with client_of(busy_app) as client:
+        async with client_of(fresh_app) as client:
             assert (await client.get("/v1/gpus")).status_code == 200  # what the first request makes is made
-            with written_to(busy_app):
+            with written_to(fresh_app):
                 writers = [asyncio.create_task(client.request(**DELETION)) for _ in range(60)]
                 await asyncio.sleep(0.2)
                 listed = await asyncio.wait_for(client.get("/v1/gpus"), 60)
@@ -50,14 +42,14 @@ def test_lists_are_answered_while_many_writers_wait(busy_app: FastAPI) -> None:
     asyncio.run(run())
 
 
-def test_a_refusal_waits_for_no_thread(busy_app: FastAPI) -> None:
-    in_this_process(busy_app)
+def test_a_refusal_waits_for_no_thread(fresh_app: FastAPI) -> None:
+    in_this_process(fresh_app)
 
     async def run() -> None:
         threads = current_default_thread_limiter()
         for _ in range(int(threads.total_tokens)):
             threads.acquire_on_behalf_of_nowait(object())
-        async with client_of(busy_app) as client:
+        async with client_of(fresh_app) as client:
             refused = await asyncio.wait_for(client.post("/v1/check", json={}), 60)
             unknown = await asyncio.wait_for(client.get("/nothing"), 60)
         assert (refused.status_code, unknown.status_code) == (422, 404)
@@ -65,13 +57,13 @@ def test_a_refusal_waits_for_no_thread(busy_app: FastAPI) -> None:
     asyncio.run(run())
 
 
-def test_writers_that_do_not_get_their_turn_are_told(busy_app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writers_that_do_not_get_their_turn_are_told(fresh_app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compute, "PATIENCE_SECONDS", 0.2)
-    busy_app.state.write_slots = asyncio.Semaphore(compute.MOST_WRITERS)
+    fresh_app.state.write_slots = asyncio.Semaphore(compute.MOST_WRITERS)
 
     async def run() -> list[httpx.Response]:
-        async with client_of(busy_app) as client:
-            with written_to(busy_app):
+        async with client_of(fresh_app) as client:
+            with written_to(fresh_app):
                 writers = [asyncio.create_task(client.request(**DELETION)) for _ in range(compute.MOST_WRITERS + 3)]
                 while sum(writer.done() for writer in writers) < 3:
                     await asyncio.wait([one for one in writers if not one.done()], return_when=asyncio.FIRST_COMPLETED)

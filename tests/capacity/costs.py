@@ -18,7 +18,7 @@ from service.jobs.leases import claim_job
 from service.store.engine import open_engine
 from service.store.workers import JobRequest, record_worker
 from tests.load import Found, Request, asked, keep_asking, open_files, post, processor_seconds, resident_bytes
-from tests.mixed import questions
+from tests.mixed import flat, questions
 
 CLIENTS = 8
 """Who ask at the same time, so that a replica has always something to do."""
@@ -112,7 +112,7 @@ def requests_of(url: str) -> dict[str, list[Request]]:
             for _ in range(5)
         ],
         "plan": [post("/v1/plans", _to_plan(one)) for one in some(20)],
-        "cell": [Request("GET", f"/v1/cell/gpu_hours?{urlencode(_flat(one))}") for one in some(DIFFERENT)],
+        "cell": [Request("GET", f"/v1/cell/gpu_hours?{urlencode(flat(one))}") for one in some(DIFFERENT)],
         "list": [Request("GET", "/v1/prices?limit=50")],
         "claim": [post("/v1/worker/claim", claim, 204)],
         "heartbeat": [
@@ -126,11 +126,6 @@ def _to_plan(question: dict[str, Any]) -> dict[str, Any]:
     asked_for = {name: part for name, part in question.items() if name not in ("layout", "cluster")}
     recipe = {**question["recipe"], "global_batch": 64}
     return {**asked_for, "recipe": recipe, "cluster": {"gpu": question["cluster"]["gpu"], "gpus": 16}, "top": 3}
-
-
-def _flat(question: dict[str, Any]) -> dict[str, Any]:
-    parts = (part if isinstance(part, dict) else {name: part} for name, part in question.items())
-    return {name: value for part in parts for name, value in part.items()}
 
 
 def cost_of(watched: Watched, requests: Sequence[Request], seconds: float) -> Cost:

@@ -3,9 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow
+from service.catalogue.huggingface import import_config
+from service.errors import Problem, Refused
 from service.estimator import Cluster, Model
-from service.estimator.model.build import MIXERS
+from service.estimator.model.build import MIXERS, layer_type, mlp_type
 from service.estimator.question import LayerType
 from service.estimator.samples import H100
 
@@ -70,3 +74,20 @@ def letter_of(name: LayerType) -> str:
     if mixer.carries_state:
         return "h" if mixer.attends else "l"
     return name[0]
+
+
+def attention_of(model: Model) -> str:
+    """First letters of the kinds of attention, layer by layer."""
+    return "".join(layer_type(model, i)[0] for i in range(model.num_hidden_layers))
+
+
+def mlp_of(model: Model) -> str:
+    """First letters of the kinds of MLP, layer by layer."""
+    return "".join(mlp_type(model, i)[0] for i in range(model.num_hidden_layers))
+
+
+def problem_of(config: dict[str, Any]) -> Problem:
+    """The first problem that a refused config is told."""
+    with pytest.raises(Refused) as refused:
+        import_config(config)
+    return refused.value.problems[0]

@@ -8,7 +8,7 @@ from service.catalogue.huggingface import import_config
 from service.catalogue.huggingface.importing import Imported
 from service.errors import Refused
 from service.estimator import Model
-from service.estimator.model.build import layer_type, mlp_type
+from tests.catalogue.shapes import attention_of, mlp_of
 
 TINY: dict[str, Any] = {
     "vocab_size": 100,
@@ -21,14 +21,6 @@ TINY: dict[str, Any] = {
 
 def _model(model_type: str, **keys: Any) -> Model:
     return import_config({"model_type": model_type, **TINY, **keys}).model
-
-
-def _attention(model: Model) -> str:
-    return "".join(layer_type(model, i)[0] for i in range(model.num_hidden_layers))
-
-
-def _mlp(model: Model) -> str:
-    return "".join(mlp_type(model, i)[0] for i in range(model.num_hidden_layers))
 
 
 @pytest.mark.parametrize("key", ["head_dim", "num_key_value_heads"])
@@ -65,7 +57,7 @@ def test_head_is_tied_by_default_of_the_type(model_type: str, *, tied: bool) -> 
 )
 def test_qwen2_window(keys: dict[str, Any], attention: str) -> None:
     model = _model("qwen2", num_key_value_heads=2, **keys)
-    assert _attention(model) == attention
+    assert attention_of(model) == attention
     assert (model.sliding_window == 16) is ("s" in attention)
 
 
@@ -90,7 +82,7 @@ def test_qwen2_window(keys: dict[str, Any], attention: str) -> None:
     ],
 )
 def test_attention_of_each_layer(model_type: str, keys: dict[str, Any], attention: str) -> None:
-    assert _attention(_model(model_type, num_key_value_heads=2, **keys)) == attention
+    assert attention_of(_model(model_type, num_key_value_heads=2, **keys)) == attention
 
 
 ROUTED = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
@@ -115,7 +107,7 @@ ROUTED = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_siz
 )
 def test_mlp_of_each_layer(model_type: str, keys: dict[str, Any], mlp: str) -> None:
     model = _model(model_type, **keys)
-    assert _mlp(model) == mlp
+    assert mlp_of(model) == mlp
     assert (model.intermediate_size is None) is ("d" not in mlp)
 
 

@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 
 from service.catalogue.huggingface import Imported, import_config
-from service.errors import Problem, Refused
-from service.estimator import Model
-from service.estimator.model.build import layer_type, mlp_type
+from tests.catalogue.shapes import attention_of, mlp_of, problem_of
 
 TINY: dict[str, Any] = {
     "vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 5, "num_attention_heads": 8, "num_key_value_heads": 2,
@@ -19,20 +17,6 @@ NEO = {"model_type": "gpt_neo", "vocab_size": 100, "hidden_size": 64, "num_layer
 
 def _imported(model_type: str, **keys: Any) -> Imported:
     return import_config({"model_type": model_type, **TINY, **keys})
-
-
-def _problem(config: dict[str, Any]) -> Problem:
-    with pytest.raises(Refused) as refused:
-        import_config(config)
-    return refused.value.problems[0]
-
-
-def _attention(model: Model) -> str:
-    return "".join(layer_type(model, i)[0] for i in range(model.num_hidden_layers))
-
-
-def _mlp(model: Model) -> str:
-    return "".join(mlp_type(model, i)[0] for i in range(model.num_hidden_layers))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +49,7 @@ def _mlp(model: Model) -> str:
 )
 def test_attention_of_each_layer(model_type: str, keys: dict[str, Any], attention: str) -> None:
     model = _imported(model_type, **keys).model
-    assert _attention(model) == attention
+    assert attention_of(model) == attention
     assert (model.sliding_window == 16) is ("s" in attention)
 
 
@@ -90,7 +74,7 @@ def test_attention_of_each_layer(model_type: str, keys: dict[str, Any], attentio
     ],
 )
 def test_mlp_of_each_layer(model_type: str, keys: dict[str, Any], mlp: str) -> None:
-    assert _mlp(_imported(model_type, **keys).model) == mlp
+    assert mlp_of(_imported(model_type, **keys).model) == mlp
 
 
 @pytest.mark.parametrize(
@@ -133,7 +117,7 @@ def test_hunyuan_may_list_the_same_number_for_every_layer() -> None:
     ],
 )
 def test_hunyuan_that_cannot_be_expressed_is_refused(keys: dict[str, Any], key: str, code: str) -> None:
-    problem = _problem({"model_type": "hunyuan_v1_moe", **TINY, "num_experts": 4, **keys})
+    problem = problem_of({"model_type": "hunyuan_v1_moe", **TINY, "num_experts": 4, **keys})
     assert (problem.field, problem.code) == (f"model.hf_config.{key}", code)
 
 
@@ -148,14 +132,14 @@ def test_hunyuan_that_cannot_be_expressed_is_refused(keys: dict[str, Any], key: 
 )
 def test_gpt_neo_attends_globally_and_locally(types: list[Any], attention: str) -> None:
     model = import_config({**NEO, "attention_types": types}).model
-    assert _attention(model) == attention
+    assert attention_of(model) == attention
     assert model.sliding_window == (256 if "s" in attention else None)
     assert (model.attention_bias, model.out_bias, model.intermediate_size) == (False, True, 256)
 
 
 def test_gpt_neo_says_its_pattern_when_it_is_assumed() -> None:
     imported = import_config({"model_type": "gpt_neo"})
-    assert _attention(imported.model) == "fs" * 12
+    assert attention_of(imported.model) == "fs" * 12
     assert 'attention_types [[["global", "local"], 12]]' in imported.assumptions[0]
 
 
@@ -163,7 +147,7 @@ def test_gpt_neo_may_list_its_layers_too() -> None:
     layers = ["global", "local"] * 2
     both = import_config({**NEO, "attention_types": [[["global", "local"], 2]], "attention_layers": layers})
     assert both.warnings == ()
-    problem = _problem({**NEO, "attention_types": [[["global", "local"], 2]], "attention_layers": layers[::-1]})
+    problem = problem_of({**NEO, "attention_types": [[["global", "local"], 2]], "attention_layers": layers[::-1]})
     assert (problem.field, problem.code) == ("model.hf_config.attention_layers", "contradiction")
 
 
@@ -184,7 +168,7 @@ def test_gpt_neo_may_list_its_layers_too() -> None:
     ],
 )
 def test_gpt_neo_with_another_pattern_is_refused(types: Any, code: str) -> None:
-    problem = _problem({**NEO, "attention_types": types})
+    problem = problem_of({**NEO, "attention_types": types})
     assert (problem.field, problem.code) == ("model.hf_config.attention_types", code)
 
 
@@ -232,7 +216,7 @@ def test_starcoder_has_one_key_value_head_or_all(multi_query: bool | None, heads
 def test_helium_needs_heads_that_fill_the_residual_stream() -> None:
     assert _imported("helium", head_dim=8).model.head_width == 8
     assert _imported("helium", head_dim=None).model.head_width == 8
-    problem = _problem({"model_type": "helium", **TINY, "head_dim": 16})
+    problem = problem_of({"model_type": "helium", **TINY, "head_dim": 16})
     assert (problem.field, problem.code) == ("model.hf_config.head_dim", "contradiction")
 
 
@@ -253,13 +237,13 @@ def test_helium_needs_heads_that_fill_the_residual_stream() -> None:
     ],
 )
 def test_value_that_cannot_be_expressed_is_refused(model_type: str, keys: dict[str, Any], key: str) -> None:
-    problem = _problem({"model_type": model_type, **keys})
+    problem = problem_of({"model_type": model_type, **keys})
     assert (problem.field, problem.code) == (f"model.hf_config.{key}", "unsupported_value")
 
 
 @pytest.mark.parametrize("model_type", ["cohere2", "exaone4", "olmo3", "granite_swa", "kolibri1"])
 def test_window_is_needed_where_layers_slide(model_type: str) -> None:
-    problem = _problem({"model_type": model_type, **TINY, "sliding_window": None})
+    problem = problem_of({"model_type": model_type, **TINY, "sliding_window": None})
     assert (problem.field, problem.code) == ("model.hf_config.sliding_window", "required")
 
 
@@ -272,8 +256,8 @@ def test_key_that_the_type_does_not_know_is_no_number_of_experts(model_type: str
 
 def test_window_that_is_switched_off_may_be_saved_as_nought() -> None:
     off = _imported("qwen2_moe", sliding_window=0)
-    assert (_attention(off.model), off.model.sliding_window, off.warnings) == ("fffff", None, ())
-    problem = _problem({"model_type": "qwen2_moe", **TINY, "sliding_window": 0, "use_sliding_window": True})
+    assert (attention_of(off.model), off.model.sliding_window, off.warnings) == ("fffff", None, ())
+    problem = problem_of({"model_type": "qwen2_moe", **TINY, "sliding_window": 0, "use_sliding_window": True})
     assert (problem.field, problem.code) == ("model.hf_config.sliding_window", "out_of_range")
 
 
@@ -286,5 +270,5 @@ def test_harmless_keys_are_harmless_in_the_objects_of_a_config_too() -> None:
 @pytest.mark.parametrize("key", ["layer_types", "mlp_layer_types"])
 def test_list_has_one_item_a_layer(key: str) -> None:
     item = "full_attention" if key == "layer_types" else "sparse"
-    problem = _problem({"model_type": "mellum", **TINY, key: [item] * 4})
+    problem = problem_of({"model_type": "mellum", **TINY, key: [item] * 4})
     assert (problem.field, problem.code) == (f"model.hf_config.{key}", "contradiction")

@@ -6,24 +6,19 @@ import pytest
 
 from service.catalogue.huggingface import import_config
 from service.catalogue.huggingface.importing import TEXT_PARTS
-from service.errors import Problem, Refused
+from service.errors import Refused
 from service.estimator import Model
 from service.validation.reading import read_spec
+from tests.catalogue.shapes import problem_of
 
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 2, "vocab_size": 99}
-
-
-def _problem(config: dict[str, Any]) -> Problem:
-    with pytest.raises(Refused) as refused:
-        import_config(config)
-    return refused.value.problems[0]
 
 
 @pytest.mark.parametrize(
     "config", [{}, {"hidden_size": 64}, {"model_type": None}, {"model_type": 3}, {"model_type": ["llama"]}]
 )
 def test_missing_type_is_said(config: dict[str, Any]) -> None:
-    problem = _problem(config)
+    problem = problem_of(config)
     assert (problem.field, problem.code) == ("model.hf_config.model_type", "model_type_missing")
 
 
@@ -42,7 +37,7 @@ def test_missing_type_is_said(config: dict[str, Any]) -> None:
     ],
 )
 def test_unsupported_type_is_refused_by_name_and_kind(model_type: str, kind: str) -> None:
-    problem = _problem({"model_type": model_type})
+    problem = problem_of({"model_type": model_type})
     assert problem.code == "model_type_unsupported"
     assert model_type in problem.message
     assert kind in problem.message
@@ -52,14 +47,14 @@ def test_unsupported_type_is_refused_by_name_and_kind(model_type: str, kind: str
     ("model_type", "near"), [("lama", "llama"), ("qwen-3", "qwen3"), ("deepseek_v33", "deepseek_v3")]
 )
 def test_unknown_type_leads_to_the_nearest(model_type: str, near: str) -> None:
-    problem = _problem({"model_type": model_type})
+    problem = problem_of({"model_type": model_type})
     assert problem.code == "model_type_unknown"
     assert near in problem.fix
 
 
 @pytest.mark.parametrize("model_type", ["c4n4ry", "llama-9", "<script>", "a" * 41, "Llama 3", "\ud800", "llama\n", ""])
 def test_unknown_type_is_not_repeated(model_type: str) -> None:
-    problem = _problem({"model_type": model_type})
+    problem = problem_of({"model_type": model_type})
     assert problem.message == "this type of config is not known here"
     assert not model_type or model_type not in problem.fix
 
@@ -88,17 +83,17 @@ def test_text_part_of_a_text_model_is_used_too() -> None:
 
 @pytest.mark.parametrize("inner", [None, [], "llama"])
 def test_text_part_is_needed(inner: object) -> None:
-    problem = _problem({"model_type": "gemma3", "text_config": inner})
+    problem = problem_of({"model_type": "gemma3", "text_config": inner})
     assert (problem.field, problem.code) == ("model.hf_config.text_config", "required")
 
 
 def test_vision_language_model_leads_to_its_text_part() -> None:
-    problem = _problem({"model_type": "llava", "text_config": LLAMA})
+    problem = problem_of({"model_type": "llava", "text_config": LLAMA})
     assert "text_config alone (llama)" in problem.fix
 
 
 def test_text_part_of_an_unsupported_type_is_refused_where_it_stands() -> None:
-    assert _problem({"model_type": "gemma3", "text_config": {"model_type": "t5"}}).field == (
+    assert problem_of({"model_type": "gemma3", "text_config": {"model_type": "t5"}}).field == (
         "model.hf_config.text_config.model_type"
     )
 
@@ -128,7 +123,7 @@ def test_text_part_of_an_unsupported_type_is_refused_where_it_stands() -> None:
     ],
 )
 def test_wrong_value_is_refused_with_its_key(key: str, value: Any, code: str) -> None:
-    problem = _problem({**LLAMA, key: value})
+    problem = problem_of({**LLAMA, key: value})
     assert problem.field == f"model.hf_config.{key}"
     assert problem.code == ("required" if value is None else code)
     assert problem.message.startswith(key)
@@ -144,7 +139,7 @@ def test_wrong_key_is_mended_as_the_field_of_an_inline_model(key: str, value: An
     with pytest.raises(Refused) as refused:
         read_spec(Model, inline, "model")
     (field,) = refused.value.problems
-    problem = _problem({**LLAMA, key: value})
+    problem = problem_of({**LLAMA, key: value})
     assert (problem.code, problem.fix) == (field.code, field.fix)
 
 
@@ -179,7 +174,7 @@ def test_wrong_key_is_mended_as_the_field_of_an_inline_model(key: str, value: An
     ],
 )
 def test_wrong_value_of_a_type_is_refused_with_its_key(config: dict[str, Any], key: str, code: str) -> None:
-    problem = _problem(config)
+    problem = problem_of(config)
     assert (problem.field, problem.code) == (f"model.hf_config.{key}", code)
 
 
@@ -192,7 +187,7 @@ def test_every_wrong_key_is_named_once() -> None:
 
 
 def test_width_that_overflows_is_refused() -> None:
-    problem = _problem({"model_type": "gpt2", "n_embd": 1 << 24})
+    problem = problem_of({"model_type": "gpt2", "n_embd": 1 << 24})
     assert problem.code == "out_of_range"
     assert "intermediate_size" in problem.message
 

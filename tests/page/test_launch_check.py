@@ -4,7 +4,6 @@ import gzip
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -33,16 +32,10 @@ def start(sight: Sight, *probes: str) -> None:
     sight.page.locator("#check .probes").wait_for()
 
 
-def claimed(worker: FakeWorker) -> dict[str, Any]:
-    job = worker.claim()
-    assert job is not None
-    return job
-
-
 def test_what_was_measured_stands_beside_what_is_predicted(sight: Sight, worker: FakeWorker, tmp_path: Path) -> None:
     start(sight, "gemm", "step", "profile")
     assert "waiting for a worker" in sight.text("#check-progress")
-    job = claimed(worker)
+    job = worker.claimed()
     half = {"probe": "gemm", "status": "running", "reason": None, "done_fraction": 0.5}
     assert worker.tell(job, {"probes": [half]}) == "run"
     sight.page.locator("#check progress[value='0.5']").wait_for()

@@ -2,41 +2,22 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import delete
 
 from service.api.streams import AGAIN
 from service.client.sending import Event, events_of
 from service.features.launch_checks import routes
 from service.jobs.jobs import read_later_events
 from service.store import Engine
-from service.store.engine import writing
-from service.store.tables import JOBS, WORKERS
 from tests.api.asking import Ask
 from tests.api.fake_worker import FakeWorker
 from tests.api.replicated import client_of
-from tests.features.launch_checks.test_routes import PATH, claimed, create
-from tests.fixtures import NewUrl, asking, one_by_one, running
-
-
-@pytest.fixture(scope="module")
-def told_app(new_url: NewUrl) -> Iterator[FastAPI]:
-    with running(new_url()) as started:
-        yield started
-
-
-@pytest.fixture
-def ask(told_app: FastAPI) -> Iterator[Ask]:
-    with writing(told_app.state.engine) as connection:
-        connection.execute(delete(JOBS))
-        connection.execute(delete(WORKERS))
-    with asking(told_app) as together:
-        yield one_by_one(together)
+from tests.features.launch_checks.test_routes import PATH, create
 
 
 def told(answer: httpx.Response) -> list[Event]:
@@ -47,7 +28,7 @@ def told(answer: httpx.Response) -> list[Event]:
 def done(ask: Ask) -> str:
     worker = FakeWorker(ask)
     check_id: str = create(ask, probes=["gemm"]).json()["id"]
-    job = claimed(worker)
+    job = worker.claimed()
     for fraction in (0.25, 0.5):
         worker.tell(job, {"probes": [{"probe": "gemm", "status": "running", "done_fraction": fraction}]})
     worker.finish(job, result={"records": [worker.record(task) for task in job["payload"]["tasks"]]})
@@ -85,11 +66,11 @@ def test_an_id_that_no_event_has_is_refused(ask: Ask, last: str) -> None:
     assert (answer.status_code, answer.json()["errors"][0]["code"]) == (422, "not_an_event")
 
 
-def test_head_tells_of_a_stream_without_waiting_for_its_end(told_app: FastAPI, ask: Ask) -> None:
+def test_head_tells_of_a_stream_without_waiting_for_its_end(fresh_app: FastAPI, ask: Ask) -> None:
     check_id = create(ask).json()["id"]
 
     async def head() -> httpx.Response:
-        async with client_of(told_app) as client, asyncio.timeout(20):
+        async with client_of(fresh_app) as client, asyncio.timeout(20):
             return await client.head(f"{PATH}/{check_id}/events")
 
     answer = asyncio.run(head())
@@ -97,7 +78,7 @@ def test_head_tells_of_a_stream_without_waiting_for_its_end(told_app: FastAPI, a
     assert answer.headers["content-type"].startswith("text/event-stream")
 
 
-def test_a_listener_hears_while_it_runs_and_leaves_with_the_server(told_app: FastAPI, ask: Ask) -> None:
+def test_a_listener_hears_while_it_runs_and_leaves_with_the_server(fresh_app: FastAPI, ask: Ask) -> None:
     """Over the application itself: httpx's own transport would wait for the end of the stream."""
     worker = FakeWorker(ask)
     check_id = create(ask, probes=["gemm"]).json()["id"]
@@ -122,28 +103,30 @@ def test_a_listener_hears_while_it_runs_and_leaves_with_the_server(told_app: Fas
         async def send(message: Any) -> None:
             words.put_nowait(message.get("body", b""))
 
-        await told_app(scope, receive, send)
+        await fresh_app(scope, receive, send)
 
     async def whole() -> None:
         listening = asyncio.create_task(listen())
         async with asyncio.timeout(20):
             await hear(b"event: queued")
-            await asyncio.to_thread(claimed, worker)
+            await asyncio.to_thread(worker.claimed)
             await hear(b"event: running")
             assert not listening.done()
-            told_app.state.leaving.set()
+            fresh_app.state.leaving.set()
             await listening
 
     try:
         asyncio.run(whole())
     finally:
-        told_app.state.leaving.clear()
+        fresh_app.state.leaving.clear()
     heard.extend(words.get_nowait() for _ in range(words.qsize()))
     assert all(b"event: launch_check" not in word for word in heard)
     assert b"".join(heard).endswith(AGAIN)
 
 
-def test_listeners_share_one_look_at_the_database(told_app: FastAPI, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listeners_share_one_look_at_the_database(
+    fresh_app: FastAPI, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks: list[int] = []
 
     def counted(engine: Engine, known: Mapping[str, int]) -> Any:
@@ -154,7 +137,7 @@ def test_listeners_share_one_look_at_the_database(told_app: FastAPI, ask: Ask, m
     ids = [create(ask, probes=["gemm"]).json()["id"] for _ in range(3)]
 
     async def whole() -> list[httpx.Response]:
-        async with client_of(told_app) as client, asyncio.timeout(30):
+        async with client_of(fresh_app) as client, asyncio.timeout(30):
             listening = [asyncio.create_task(client.get(f"{PATH}/{ids[place % 3]}/events")) for place in range(30)]
             await asyncio.sleep(4 * routes.POLL_SECONDS)
             for check_id in ids:

@@ -1,19 +1,13 @@
 """A launch check from request to verdict: worker, events, cancellation and lists."""
 
 import gzip
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
-from sqlalchemy import delete
 
-from service.store.engine import writing
-from service.store.tables import JOBS, WORKERS
 from tests.api.asking import Ask
 from tests.api.fake_worker import FakeWorker
-from tests.fixtures import NewUrl, asking, one_by_one, running
 
 PATH = "/v1/launch-checks"
 QUESTION: dict[str, Any] = {
@@ -23,29 +17,8 @@ QUESTION: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def checked_app(new_url: NewUrl) -> Iterator[FastAPI]:
-    with running(new_url()) as started:
-        yield started
-
-
-@pytest.fixture
-def ask(checked_app: FastAPI) -> Iterator[Ask]:
-    with writing(checked_app.state.engine) as connection:
-        connection.execute(delete(JOBS))
-        connection.execute(delete(WORKERS))
-    with asking(checked_app) as together:
-        yield one_by_one(together)
-
-
 def create(ask: Ask, headers: dict[str, str] | None = None, **body: Any) -> httpx.Response:
     return ask("POST", PATH, json={"question": QUESTION, **body}, headers=headers or {})
-
-
-def claimed(worker: FakeWorker) -> dict[str, Any]:
-    job = worker.claim()
-    assert job is not None
-    return job
 
 
 def probes(found: dict[str, Any]) -> dict[str, Any]:
@@ -70,7 +43,7 @@ def test_it_is_queued_with_its_question_kept_and_its_shapes_told(ask: Ask) -> No
 def test_a_processor_measures_every_probe_and_the_verdict_is_caution(ask: Ask) -> None:
     worker = FakeWorker(ask)
     check_id = create(ask).json()["id"]
-    job = claimed(worker)
+    job = worker.claimed()
     tasks = job["payload"]["tasks"]
     assert (job["id"], [task["probe"] for task in tasks]) == (check_id, [*probes(create(ask).json())])
     assert {task["parameters"]["device"] for task in tasks} == {"cpu"}
@@ -100,7 +73,7 @@ def test_the_own_gpu_is_compared_and_its_rates_move_the_estimate(ask: Ask) -> No
     found = create(ask, probes=["gemm", "bandwidth"]).json()
     assert (found["on"], len(found["probes"])) == ("matching", 2)
     assert FakeWorker(ask, "cpu").claim() is None
-    job = claimed(worker)
+    job = worker.claimed()
     assert worker.finish(job, result={"records": [worker.record(task) for task in job["payload"]["tasks"]]}) == 204
     found = ask("GET", f"{PATH}/{found['id']}").json()
     assert (found["comparable"], found["verdict"]) == (True, "no-go")
@@ -116,7 +89,7 @@ def test_what_ran_on_another_gpu_than_the_cluster_s_is_not_taken_for_it(ask: Ask
     worker = FakeWorker(ask, "mixed", gpu=True)
     worker.claim()
     check_id = create(ask, probes=["gemm"], on="matching").json()["id"]
-    job = claimed(worker)
+    job = worker.claimed()
     other = {**worker.environment, "device": "NVIDIA A100-SXM4-80GB"}
     records = [worker.record(task, environment=other) for task in job["payload"]["tasks"]]
     assert worker.finish(job, result={"records": records}) == 204
@@ -134,7 +107,7 @@ def test_steps_of_two_checks_become_a_calibration_that_is_nearer_than_formulas(a
     asked = {**QUESTION, "recipe": {**QUESTION["recipe"], "stack": "transformers"}}
     for scale in (20.0, 20.5):
         check_id = create(ask, probes=["step"], on="matching", question=asked).json()["id"]
-        job = claimed(worker)
+        job = worker.claimed()
         records = [worker.record(task, scale) for task in job["payload"]["tasks"]]
         assert worker.finish(job, result={"records": records}) == 204
         estimate = ask("GET", f"{PATH}/{check_id}").json()["estimate"]
@@ -169,7 +142,7 @@ def test_a_check_whose_worker_cannot_measure_ends_with_the_command_that_mends_it
     check_id = create(ask, probes=["gemm"]).json()["id"]
     reason = "torch is missing: pip install 'torch>=2.6'"
     error = {"code": "torch_missing", "message": reason, "final": True}
-    assert worker.finish(claimed(worker), "failed", error=error) == 204
+    assert worker.finish(worker.claimed(), "failed", error=error) == 204
     found = ask("GET", f"{PATH}/{check_id}").json()
     assert (found["status"], found["error"], found["verdict"]) == ("failed", reason, None)
     assert probes(found)["gemm"]["status"] == "cancelled"
@@ -178,7 +151,7 @@ def test_a_check_whose_worker_cannot_measure_ends_with_the_command_that_mends_it
 def test_a_cancelled_check_stays_cancelled(ask: Ask) -> None:
     worker = FakeWorker(ask)
     check_id = create(ask).json()["id"]
-    job = claimed(worker)
+    job = worker.claimed()
     assert ask("POST", f"{PATH}/{check_id}/cancel").status_code == 200
     assert worker.tell(job, {"probes": []}) == "cancel"
     assert worker.finish(job, "cancelled") == 204
@@ -208,7 +181,7 @@ def test_progress_is_shown_probe_by_probe(ask: Ask) -> None:
     worker = FakeWorker(ask)
     check_id = create(ask, probes=["gemm", "bandwidth"]).json()["id"]
     told = {"probes": [{"probe": "gemm", "status": "running", "reason": None, "done_fraction": 0.25}]}
-    assert worker.tell(claimed(worker), told) == "run"
+    assert worker.tell(worker.claimed(), told) == "run"
     found = probes(ask("GET", f"{PATH}/{check_id}").json())
     assert (found["gemm"]["status"], found["gemm"]["done_fraction"]) == ("running", 0.25)
     assert found["bandwidth"]["status"] == "queued"
@@ -217,7 +190,7 @@ def test_progress_is_shown_probe_by_probe(ask: Ask) -> None:
 def test_records_that_are_none_are_refused_and_change_nothing(ask: Ask) -> None:
     worker = FakeWorker(ask)
     check_id = create(ask, probes=["gemm"]).json()["id"]
-    job = claimed(worker)
+    job = worker.claimed()
     wrong: Any
     for wrong in ({}, {"records": 1}, {"records": [{"probe": "none"}]}, {"records": [{"probe": "gemm", "status": 7}]}):
         assert worker.finish(job, result=wrong) == 422
@@ -227,7 +200,7 @@ def test_records_that_are_none_are_refused_and_change_nothing(ask: Ask) -> None:
 def test_checks_are_listed_newest_first_and_as_tables(ask: Ask) -> None:
     worker = FakeWorker(ask)
     ids = [create(ask, probes=["gemm"]).json()["id"] for _ in range(2)]
-    job = claimed(worker)
+    job = worker.claimed()
     worker.finish(job, result={"records": [worker.record(task) for task in job["payload"]["tasks"]]})
     rows = ask("GET", PATH).json()["items"]
     assert {row["id"] for row in rows} == {*ids}
@@ -278,7 +251,7 @@ def test_a_value_that_no_device_has_is_never_go_and_moves_nothing(ask: Ask, seco
     worker = FakeWorker(ask, f"broken {seconds}", gpu=True)
     worker.claim()
     check_id = create(ask, probes=["gemm"]).json()["id"]
-    job = claimed(worker)
+    job = worker.claimed()
     records = [worker.record(task) for task in job["payload"]["tasks"]]
     for one in records[0]["measurements"]:
         one.update(dict.fromkeys(("low", "value", "high"), seconds))

@@ -22,28 +22,22 @@ from service.store.tables import JOBS, OWNER_SHARES, WORKERS
 from service.store.workers import JobRequest, WorkerBounds, record_worker
 from tests.api.asking import Ask
 from tests.api.replicated import client_of
-from tests.fixtures import NewUrl, asking, one_by_one, running
+from tests.fixtures import asking, one_by_one
 
 KIND = "count"
 WAITING = 30
 H100 = {"name": "NVIDIA H100 80GB HBM3", "count": 8, "memory_bytes": 85_520_809_984}
 
 
-@pytest.fixture(scope="module")
-def queue_app(new_url: NewUrl) -> Iterator[FastAPI]:
-    with running(new_url()) as started:
-        yield started
-
-
 @pytest.fixture
-def app(queue_app: FastAPI) -> Iterator[FastAPI]:
-    with writing(queue_app.state.engine) as connection:
+def app(fresh_app: FastAPI) -> Iterator[FastAPI]:
+    with writing(fresh_app.state.engine) as connection:
         connection.execute(delete(JOBS))
         connection.execute(delete(WORKERS))
         connection.execute(delete(OWNER_SHARES))
-    settings = queue_app.state.settings
-    yield queue_app
-    queue_app.state.settings = settings
+    settings = fresh_app.state.settings
+    yield fresh_app
+    fresh_app.state.settings = settings
 
 
 @pytest.fixture

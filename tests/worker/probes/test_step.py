@@ -127,7 +127,6 @@ LARGE = ("gpt2-124m", "qwen3-0.6b")
 @pytest.mark.parametrize("slug", MODELS)
 @pytest.mark.parametrize("depth", [1, 2])
 def test_peaks_of_the_first_and_third_step_are_as_predicted(slug: str, depth: int) -> None:
-    need_torch()
     vocabulary = {"vocab_size": FEW_TOKENS} if slug in LARGE else {}
     step = resolved_step(model_of(slug, depth, **vocabulary), sequence_length=64)
     predicted = live_step_bytes(step)
@@ -137,7 +136,6 @@ def test_peaks_of_the_first_and_third_step_are_as_predicted(slug: str, depth: in
 
 @pytest.mark.parametrize("slug", MODELS)
 def test_peaks_that_activations_decide_are_as_predicted(slug: str) -> None:
-    need_torch()
     step = resolved_step(model_of(slug, 2, vocab_size=FEW_TOKENS), sequence_length=256, micro_batch=2)
     predicted = live_step_bytes(step)
     for number, counted in counted_peaks(step, steps=2).items():
@@ -155,7 +153,6 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("changes", OTHERS.values(), ids=OTHERS)
 def test_peaks_of_other_recipes_are_as_predicted(changes: dict[str, Any]) -> None:
-    need_torch()
     asked = {"vocab_size": FEW_TOKENS, **changes}
     step = resolved_step(model_of("smollm2-135m", 2, vocab_size=asked.pop("vocab_size")), **asked)
     predicted = live_step_bytes(step)
