@@ -1,4 +1,4 @@
-"""Where documents disagree, with each other or with the estimate, the estimate stands where the data says."""
+"""Where documents disagree, the estimate stands where the data says, and it warns where a document advises against."""
 
 import re
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import pytest
 from service.estimator import Estimate, Model, Recipe
 from tests.ask import STATES, ask, bytes_of, model_of
 from tests.published.cases import Case, cases, model_fields
-from tests.published.test_recompute import EAGER, GPT_3, SELECTIVE
+from tests.published.test_memory import EAGER, GPT_3, SELECTIVE
 
 BILLION = model_of(10**9, hidden=2000, layers=12, width=8000)
 LLAMA = Model(**model_fields("llama-3-8b"))
@@ -94,3 +94,20 @@ def test_estimate_stands_where_the_data_says(case: Case) -> None:
 def test_every_measure_is_a_difference() -> None:
     named = {parameter.values[0].inputs["measure"] for parameter in cases("known_differences", "differences")}
     assert named == MEASURES.keys()
+
+
+ABOUT_TOKENS = ("200 billion", "compute-optimal")
+
+
+@pytest.mark.parametrize("case", cases("advice", "batch_warnings"))
+def test_batch_outside_the_sweet_spot(case: Case) -> None:
+    recipe = Recipe(sequence_length=4096, training_tokens=15e12, **case.inputs)
+    warnings = ask(Model(**model_fields("llama-3-8b")), recipe).warnings
+    assert any("4 to 60 million" in warning for warning in warnings) is case.expected
+
+
+@pytest.mark.parametrize("case", cases("advice", "token_warnings"))
+def test_too_few_training_tokens(case: Case) -> None:
+    recipe = Recipe(sequence_length=4096, global_batch=1024, training_tokens=case.inputs["training_tokens"])
+    warnings = ask(Model(**model_fields(case.inputs["model"])), recipe).warnings
+    assert [words for words in ABOUT_TOKENS if any(words in warning for warning in warnings)] == case.expected

@@ -1,4 +1,4 @@
-"""A flat question is the nested one: every field by its own name, strictly typed, nothing ignored."""
+"""A flat question is the nested one, strictly typed, and a refusal shows its example in the form of the question."""
 
 from dataclasses import fields
 from typing import Any
@@ -7,10 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator.question import Checkpointing, Egress, Method, Recompute, Software, Storage, Versions
-from service.validation.flat import ALIASES, PRESETS, DecimalMark, FlatField, body_of_flat, flat_fields, flat_name
+from service.validation.flat import (
+    ALIASES,
+    COMMAND_LINE,
+    PRESETS,
+    QUERY,
+    DecimalMark,
+    ErrorStyle,
+    FlatField,
+    body_of_flat,
+    flat_fields,
+    flat_name,
+    rephrased,
+)
 from service.validation.question_parts import QUESTION_SPECS
+from service.validation.questions import read_question
 
 PLACES = list(dict.fromkeys((part, field.name) for part, noun in QUESTION_SPECS for field in fields(noun)))
 FIELD_NAMES = [name for _, name in PLACES]
@@ -219,3 +233,30 @@ def test_no_text_breaks_the_reading_of_numbers(text: str) -> None:
     except Refused:
         return
     assert isinstance(value, int)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "model", "cluster"),
+    [
+        (QUERY, "give model, e.g. model=llama-3.1-8b", "give cluster, e.g. gpu=h100-sxm5-80gb&gpus=8"),
+        (
+            COMMAND_LINE,
+            "give model, e.g. --model llama-3.1-8b",
+            "give cluster, e.g. --gpu h100-sxm5-80gb --gpus 8",
+        ),
+    ],
+)
+def test_what_is_missing_is_shown(dialect: ErrorStyle, model: str, cluster: str, catalogue: Catalogue) -> None:
+    with pytest.raises(Refused) as refused:
+        read_question({"recipe": {"sequence_length": 8}}, catalogue)
+    assert [rephrased(problem, dialect).fix for problem in refused.value.problems] == [model, cluster]
+
+
+def test_a_field_is_called_as_it_was_given(catalogue: Catalogue) -> None:
+    body = {"model": "llama-3.1-8b", "cluster": "dgx-h100", "recipe": {"sequence_length": 8}}
+    with pytest.raises(Refused) as refused:
+        read_question({**body, "layout": {"zero_stage": 7}}, catalogue)
+    (problem,) = refused.value.problems
+    told = [rephrased(problem, dialect) for dialect in (QUERY, COMMAND_LINE)]
+    assert [one.field for one in told] == ["zero_stage", "--zero-stage"]
+    assert {(one.message, one.fix) for one in told} == {(problem.message, problem.fix)}
