@@ -8,20 +8,7 @@ from math import expm1
 from statistics import fmean, median
 from typing import Any, get_args
 
-from service.answers.accuracy import (
-    Accuracy,
-    CountedPeaks,
-    Figures,
-    Group,
-    MeasuredAccuracy,
-    OwnGroup,
-    PeakRow,
-    Quantity,
-    Sized,
-    StepScores,
-    WorstRow,
-    WorstStep,
-)
+from service.answers import accuracy
 from service.answers.estimates import Versions
 from service.calibration.kernels import scored_products, shipped_products
 from service.calibration.observations import CountedPeak, counted_peaks, live_step_bytes
@@ -63,12 +50,12 @@ GPU = "h100-sxm5-80gb"
 
 
 @cache
-def evaluated_peaks() -> tuple[PeakRow, ...]:
+def evaluated_peaks() -> tuple[accuracy.PeakRow, ...]:
     """Every shipped counted peak and its prediction."""
     return tuple(_evaluated(one) for one in counted_peaks())
 
 
-def _evaluated(counted: CountedPeak) -> PeakRow:
+def _evaluated(counted: CountedPeak) -> accuracy.PeakRow:
     catalogue = shipped_catalogue()
     names: dict[str, Any] = {
         name: getattr(counted, name)
@@ -86,7 +73,7 @@ def _evaluated(counted: CountedPeak) -> PeakRow:
         gpu=catalogue.gpus[GPU].gpu,
     )
     predicted = live_step_bytes(resolve(question)).of_step(counted.step)
-    return PeakRow(
+    return accuracy.PeakRow(
         model=counted.model,
         layers=counted.layers,
         step=counted.step,
@@ -98,12 +85,12 @@ def _evaluated(counted: CountedPeak) -> PeakRow:
 
 
 @cache
-def shipped_measured() -> MeasuredAccuracy:
+def shipped_measured() -> accuracy.MeasuredAccuracy:
     """Accuracy on the measurements that ship with the service."""
     rows = evaluated_peaks()
     errors = [abs(row.error_fraction) for row in rows]
-    return MeasuredAccuracy(
-        counted_peaks=CountedPeaks(
+    return accuracy.MeasuredAccuracy(
+        counted_peaks=accuracy.CountedPeaks(
             rows=rows,
             mape_fraction=fmean(errors) if errors else None,
             largest_fraction=max(errors, default=None),
@@ -113,7 +100,7 @@ def shipped_measured() -> MeasuredAccuracy:
     )
 
 
-def own_groups(engine: Engine, caller: Caller, catalogue: Catalogue) -> tuple[OwnGroup, ...]:
+def own_groups(engine: Engine, caller: Caller, catalogue: Catalogue) -> tuple[accuracy.OwnGroup, ...]:
     """Accuracy on a caller's own measurements."""
     found: dict[tuple[Any, ...], _Tally] = {}
     for row in each_measurement(engine, caller.visible_owner):
@@ -148,10 +135,10 @@ class _Tally:
             predicted = row.predicted_value
             self.compared.append(Comparison(measured=row.value, low=predicted, value=predicted, high=predicted))
 
-    def group(self, key: tuple[Any, ...]) -> OwnGroup:
+    def group(self, key: tuple[Any, ...]) -> accuracy.OwnGroup:
         """The figures of the group."""
-        errors, names = asdict(errors_of(self.compared)), {one.name for one in fields(OwnGroup)}
-        return OwnGroup(
+        errors, names = asdict(errors_of(self.compared)), {one.name for one in fields(accuracy.OwnGroup)}
+        return accuracy.OwnGroup(
             **dict(zip(_KEY, key, strict=True)),
             measurements=self.measurements,
             quarantined=self.quarantined,
@@ -168,7 +155,7 @@ SMALLEST_SCALE_BYTES = 4.0 * (1 << 30)
 """Floor of the scale for ranking errors in bytes; without it tiny models would fill the list."""
 
 
-def worst_rows(evaluations: Sequence[Evaluation]) -> tuple[WorstRow, ...]:
+def worst_rows(evaluations: Sequence[Evaluation]) -> tuple[accuracy.WorstRow, ...]:
     """The rows with the largest errors."""
     compared = [
         (one, comparison, one.stage)
@@ -179,7 +166,7 @@ def worst_rows(evaluations: Sequence[Evaluation]) -> tuple[WorstRow, ...]:
         key=lambda row: (-abs(row[1].distance) / max(row[1].measured, SMALLEST_SCALE_BYTES), row[0].row.text("id"))
     )
     return tuple(
-        WorstRow(
+        accuracy.WorstRow(
             **_figures_of_row(one, comparison, "bytes"),
             quantity=one.quantity,
             memory_class=one.figure_class,
@@ -190,7 +177,7 @@ def worst_rows(evaluations: Sequence[Evaluation]) -> tuple[WorstRow, ...]:
     )
 
 
-def worst_steps(evaluations: Sequence[Evaluation]) -> tuple[WorstStep, ...]:
+def worst_steps(evaluations: Sequence[Evaluation]) -> tuple[accuracy.WorstStep, ...]:
     """The steps stated in full with the largest errors."""
     compared = [
         (one, comparison)
@@ -201,10 +188,10 @@ def worst_steps(evaluations: Sequence[Evaluation]) -> tuple[WorstStep, ...]:
     return tuple(_worst_step(*step) for step in compared[:LISTED_ROWS])
 
 
-def _worst_step(evaluation: Evaluation, comparison: Comparison) -> WorstStep:
+def _worst_step(evaluation: Evaluation, comparison: Comparison) -> accuracy.WorstStep:
     row, parts = evaluation.row, evaluation.predicted.estimate.step.parts if evaluation.predicted else ()
     details = [f"measured: {figure_of(row)}", *(evaluation.predicted.unmodelled if evaluation.predicted else ())]
-    return WorstStep(
+    return accuracy.WorstStep(
         **_figures_of_row(evaluation, comparison, "seconds"),
         step_class=evaluation.figure_class,
         parts=tuple(sorted(parts, key=lambda part: -part.seconds)[:LARGEST_LINES]),
@@ -249,7 +236,7 @@ class StepScorer:
         self._constant_mfu = _baseline(scored, counts_attention=True)
         self._six_pd = _baseline(scored, counts_attention=False)
 
-    def scores_of(self, group: Sequence[Evaluation]) -> StepScores | None:
+    def scores_of(self, group: Sequence[Evaluation]) -> accuracy.StepScores | None:
         """Scores of a group's rows stated in full."""
         ids = [row.id for one in group if (row := step_row_of(one)) is not None]
         if not ids:
@@ -258,7 +245,7 @@ class StepScorer:
         spreads = [one.spread_fraction for one in held_out if one.spread_fraction is not None]
         inside = [float(one.comparison.is_covered) for one in held_out if one.spread_fraction is not None]
         errors = errors_of([one.comparison for one in held_out])
-        return StepScores(
+        return accuracy.StepScores(
             held_out=replace(errors, coverage80_fraction=fmean(inside) if inside else None),
             half_width_fraction=expm1(median(spreads)) if spreads else None,
             held_out_classes=tuple(sorted({one.step_class for one in held_out})),
@@ -312,7 +299,7 @@ def _worked(one: Evaluation, row: StepRow, *, counts_attention: bool) -> Publish
 NO_OWN = b'"own":null}}'
 """End of the JSON of an answer without own measurements, the last field of its last field."""
 
-LARGE_FROM_BYTES: dict[Quantity, float] = {"peak": 4.0 * (1 << 30), "static": 1e9}
+LARGE_FROM_BYTES: dict[accuracy.Quantity, float] = {"peak": 4.0 * (1 << 30), "static": 1e9}
 """Smallest large value; below it, workspaces of fixed size dominate."""
 
 EVERY = "all"
@@ -331,12 +318,12 @@ STEP_CLASSES: dict[str, tuple[StepClass, ...]] = {
 """Classes that are summarised over all sources; steps counted apart are in none."""
 
 
-def accuracy_of(rows: Iterable[MeasuredRow], catalogue: Catalogue) -> Accuracy:
+def accuracy_of(rows: Iterable[MeasuredRow], catalogue: Catalogue) -> accuracy.Accuracy:
     """Accuracy on a table of measurements."""
     return accuracy_of_evaluations(evaluate_rows(rows, catalogue), catalogue)
 
 
-def accuracy_of_evaluations(evaluations: Sequence[Evaluation], catalogue: Catalogue) -> Accuracy:
+def accuracy_of_evaluations(evaluations: Sequence[Evaluation], catalogue: Catalogue) -> accuracy.Accuracy:
     """Accuracy of evaluated rows."""
     groups: dict[Key, list[Evaluation]] = {}
     for one in evaluations:
@@ -345,7 +332,7 @@ def accuracy_of_evaluations(evaluations: Sequence[Evaluation], catalogue: Catalo
     peaks = [one for one in evaluations if one.quantity == "peak"]
     residuals = _residuals_by_kind(evaluations)
     steps = StepScorer(evaluations)
-    return Accuracy(
+    return accuracy.Accuracy(
         versions=Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None),
         groups=tuple(
             _group(own, key, steps, _left_out_fraction(residuals, own)) for key, own in sorted(groups.items())
@@ -364,7 +351,7 @@ def accuracy_of_evaluations(evaluations: Sequence[Evaluation], catalogue: Catalo
 
 
 @cache
-def shipped_accuracy() -> Accuracy:
+def shipped_accuracy() -> accuracy.Accuracy:
     """Accuracy on the shipped measurements."""
     return accuracy_of([*shipped_rows(), *shipped_rows("throughput")], shipped_catalogue())
 
@@ -390,14 +377,14 @@ def with_own_accuracy(shipped: bytes, own: bytes) -> bytes:
     return shipped.removesuffix(NO_OWN) + NO_OWN.replace(b"null", own)
 
 
-Key = tuple[Quantity, str, str, bool | None]
+Key = tuple[accuracy.Quantity, str, str, bool | None]
 
 
-def _group(evaluations: Sequence[Evaluation], key: Key, steps: StepScorer, left_out: float | None) -> Group:
+def _group(evaluations: Sequence[Evaluation], key: Key, steps: StepScorer, left_out: float | None) -> accuracy.Group:
     quantity, source_key, figure_class, moe = key
     sources = {one.row.text("source_key") for one in evaluations if one.comparison is not None}
     constants = sorted({name for source in sources for name in constants_read_off(source, quantity, figure_class)})
-    return Group(
+    return accuracy.Group(
         **_sized(evaluations, quantity),
         quantity=quantity,
         source_key=source_key,
@@ -406,7 +393,7 @@ def _group(evaluations: Sequence[Evaluation], key: Key, steps: StepScorer, left_
         in_sample=bool(constants),
         constants=tuple(constants),
         coverage80_left_out_fraction=left_out,
-        full_config=Sized(**_sized([one for one in evaluations if one.is_complete], quantity)),
+        full_config=accuracy.Sized(**_sized([one for one in evaluations if one.is_complete], quantity)),
         step=steps.scores_of(evaluations),
     )
 
@@ -440,15 +427,15 @@ def _left_out_fraction(residuals: ResidualsByKind, own: Sequence[Evaluation]) ->
     return left_out_fraction(pooled, own[0].row.text("source_key"))
 
 
-def _sized(evaluations: Sequence[Evaluation], quantity: Quantity) -> dict[str, Any]:
+def _sized(evaluations: Sequence[Evaluation], quantity: accuracy.Quantity) -> dict[str, Any]:
     border = LARGE_FROM_BYTES.get(quantity)
     small = [one for one in evaluations if border and one.measured is not None and one.measured < border]
     large = [one for one in evaluations if not border or one.measured is None or one.measured >= border]
     return {
         **_figures(evaluations),
         "large_from_bytes": border,
-        "large": Figures(**_figures(large)),
-        "small": Figures(**_figures(small)),
+        "large": accuracy.Figures(**_figures(large)),
+        "small": accuracy.Figures(**_figures(small)),
     }
 
 

@@ -17,17 +17,7 @@ from math import isqrt
 from typing import Any, Literal
 
 from service.calibration.tables import MeasuredRow, NotExpressible
-from service.formats.frameworks.megatron import (
-    DTYPES,
-    FP8_RECIPES,
-    FUSED_LOSSES,
-    RULES,
-    SHARDING,
-    even_chunks,
-    layers_of_layout,
-    layers_with_ends,
-    mlp_types_of,
-)
+from service.formats.frameworks import megatron
 from service.formats.rules import COMBINED, Option, boolean, integer, options_of
 
 CELLS = "cells.toml"
@@ -338,12 +328,12 @@ def _flag_of(path: str, option: Option) -> Flag:
 
 _OF_RULES = {
     option.name: _flag_of(path, option)
-    for path, option in options_of(RULES).items()
+    for path, option in options_of(megatron.RULES).items()
     if option.choices or option.default is not COMBINED
 }
 """Options with a field of their own; the table of options overrides those that a row states otherwise."""
 
-_VALUES: Mapping[str, Mapping[str, Any]] = {"dtypes": DTYPES, "sharding": SHARDING}
+_VALUES: Mapping[str, Mapping[str, Any]] = {"dtypes": megatron.DTYPES, "sharding": megatron.SHARDING}
 """Values of fields by those of options, where both directions use them."""
 
 Flags = dict[str, Any]
@@ -560,7 +550,7 @@ def _put_layers(flags: Flags, draft: Draft) -> None:
     elif "experimental-attention-variant" in flags:
         raise NotExpressible("flag experimental-attention-variant: attention over chosen keys")
     if "moe-layer-freq" in flags and draft.model.get("num_experts"):
-        draft.model["mlp_layer_types"] = mlp_types_of(str(flags["moe-layer-freq"]))
+        draft.model["mlp_layer_types"] = megatron.mlp_types_of(str(flags["moe-layer-freq"]))
 
 
 def _period(flags: Flags, name: str) -> int:
@@ -573,10 +563,10 @@ def _period(flags: Flags, name: str) -> int:
 
 def _put_software(flags: Flags, draft: Draft) -> None:
     if "fp8-format" in flags:
-        draft.recipe["precision"] = FP8_RECIPES.get(str(flags.get("fp8-recipe", "delayed")))
+        draft.recipe["precision"] = megatron.FP8_RECIPES.get(str(flags.get("fp8-recipe", "delayed")))
     if "cross-entropy-loss-fusion" in flags:
         loss = str(flags.get("cross-entropy-fusion-impl", "native"))
-        draft.stack["cross_entropy"] = FUSED_LOSSES[loss]
+        draft.stack["cross_entropy"] = megatron.FUSED_LOSSES[loss]
     instances = whole_of(flags, "num-distributed-optimizer-instances", 1)
     replicas = draft.layout["data"] * draft.layout["context"]
     if instances > 1 and replicas % instances == 0:
@@ -589,10 +579,10 @@ def _put_stages(flags: Flags, draft: Draft) -> None:
         each = whole_of(flags, "num-layers-per-virtual-pipeline-stage")
         draft.layout["virtual_pipeline"] = max(1, layers // (stages * each))
     if "pipeline-model-parallel-layout" in flags:
-        parts = layers_of_layout(str(flags["pipeline-model-parallel-layout"]))
-        draft.layout.update(stage_layers=list(parts), virtual_pipeline=even_chunks(parts, stages))
+        parts = megatron.layers_of_layout(str(flags["pipeline-model-parallel-layout"]))
+        draft.layout.update(stage_layers=list(parts), virtual_pipeline=megatron.even_chunks(parts, stages))
     ends = [f"decoder-{end}-pipeline-num-layers" for end in ("first", "last")]
     if any(end in flags for end in ends):
         first, last = (whole_of(flags, end) if end in flags else None for end in ends)
-        parts = layers_with_ends(layers, stages * draft.layout.get("virtual_pipeline", 1), first, last)
+        parts = megatron.layers_with_ends(layers, stages * draft.layout.get("virtual_pipeline", 1), first, last)
         draft.layout["stage_layers"] = list(parts)

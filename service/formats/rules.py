@@ -169,13 +169,9 @@ class Option:
     """Conversion of a value for the setting; None to omit it."""
     gap: tuple[str, str] = ("", "")
     """Why a value has no choice, and what to do."""
-    when: Callable[[CompleteQuestion], bool] | None = None
-    """Questions that need the setting; all of them by default."""
 
     def __call__(self, value: Any, question: CompleteQuestion) -> Written:
         """The setting of a value."""
-        if self.when is not None and not self.when(question):
-            return None
         if self.write is not None:
             written = self.write(value, question)
         elif not self.choices:

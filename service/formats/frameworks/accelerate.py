@@ -9,20 +9,7 @@ from typing import Any
 
 from service.estimator.complete import CompleteQuestion
 from service.estimator.software.stacks import software_of
-from service.formats.rules import (
-    IN_SCRIPT,
-    SCRIPT_RULES,
-    Draft,
-    ExportRequest,
-    Rules,
-    Written,
-    combined,
-    draft_reader,
-    framework_table,
-    not_expressible,
-    rules_of,
-    training_target,
-)
+from service.formats import rules
 from service.formats.text import Entry, Settings, nested, yaml_text
 
 _FSDP = "fsdp_config.fsdp_"
@@ -42,18 +29,18 @@ def _is_unsharded(question: CompleteQuestion) -> bool:
     return layout.zero_stage == 0 and layout.tensor == layout.context == 1
 
 
-def _distributed(value: Any, question: CompleteQuestion) -> Written:
+def _distributed(value: Any, question: CompleteQuestion) -> rules.Written:
     """Settings of the replicas, and of the ranks that shard each of them."""
     layout = question.layout
-    gap: Written = None
+    gap: rules.Written = None
     if layout.pipeline > 1:
-        gap = not_expressible("without a pipeline every process is part of a replica", "set pipeline to 1")
+        gap = rules.not_expressible("without a pipeline every process is part of a replica", "set pipeline to 1")
     if _is_unsharded(question):
-        return combined({"distributed_type": "MULTI_GPU"}, gap)
+        return rules.combined({"distributed_type": "MULTI_GPU"}, gap)
     is_fsdp1 = _is_fsdp1(question)
     kind = {"distributed_type": "FSDP", f"{_FSDP}version": 1 if is_fsdp1 else 2, **_WRAP}
     if is_fsdp1:
-        return combined(kind, gap)
+        return rules.combined(kind, gap)
     shards = 1 if layout.zero_stage == 0 else layout.shard_group // layout.context
     is_divisible = bool(shards) and value % shards == 0 and layout.shard_group % layout.context == 0
     shards = shards if is_divisible else value
@@ -61,46 +48,52 @@ def _distributed(value: Any, question: CompleteQuestion) -> Written:
     if is_divisible:
         return settings
     why = "groups that shard hold whole context groups"
-    return combined(settings, not_expressible(why, "make shard_group a multiple of it"))
+    return rules.combined(settings, rules.not_expressible(why, "make shard_group a multiple of it"))
 
 
-def _stage(value: Any, question: CompleteQuestion) -> Written:
+def _stage(value: Any, question: CompleteQuestion) -> rules.Written:
     if value == 0 and question.layout.context > 1:
-        return not_expressible("context ranks always shard weights", "use zero_stage 3")
+        return rules.not_expressible("context ranks always shard weights", "use zero_stage 3")
     if value in (0, 3):
         return None
-    return not_expressible(f"ZeRO stage {value} is not FSDP's; the file shards weights too", "use zero_stage 3 or 0")
+    return rules.not_expressible(
+        f"ZeRO stage {value} is not FSDP's; the file shards weights too", "use zero_stage 3 or 0"
+    )
 
 
-def _groups(value: Any, question: CompleteQuestion) -> Written:
+def _groups(value: Any, question: CompleteQuestion) -> rules.Written:
     layout, node = question.layout, question.cluster.gpus_per_node
     if not _is_fsdp1(question) or layout.zero_stage != 3:
         return None
     is_hybrid = value != layout.data * layout.context
     if is_hybrid and not layout.reshard_after_forward:
-        return not_expressible("no strategy of the launcher shards so in groups", "set reshard_after_forward to true")
+        return rules.not_expressible(
+            "no strategy of the launcher shards so in groups", "set reshard_after_forward to true"
+        )
     strategy = "HYBRID_SHARD" if is_hybrid else "FULL_SHARD" if layout.reshard_after_forward else "SHARD_GRAD_OP"
     settings = {f"{_FSDP}sharding_strategy": strategy}
     if is_hybrid and value != node:
-        return combined(settings, not_expressible("groups are the nodes", f"set shard_group to {node}"))
+        return rules.combined(settings, rules.not_expressible("groups are the nodes", f"set shard_group to {node}"))
     return settings
 
 
-def _recompute(value: Any, question: CompleteQuestion) -> Written:
+def _recompute(value: Any, question: CompleteQuestion) -> rules.Written:
     if value.granularity == "none":
         return None
     is_whole = value.granularity == "full" and value.method == "uniform" and (value.layers or 1) == 1
     if not is_whole or _is_unsharded(question):
-        return not_expressible("the file can have every wrapped layer recompute, with FSDP alone", IN_SCRIPT)
+        return rules.not_expressible(
+            "the file can have every wrapped layer recompute, with FSDP alone", rules.IN_SCRIPT
+        )
     return {f"{_FSDP}activation_checkpointing": True}
 
 
-def _context(value: Any, question: CompleteQuestion) -> Written:
+def _context(value: Any, question: CompleteQuestion) -> rules.Written:
     name = "sp_size" if question.layout.context_method == "ulysses" else "cp_size"
     return None if value == 1 else {f"{_PARALLEL}{name}": value}
 
 
-def _context_method(value: Any, question: CompleteQuestion) -> Written:
+def _context_method(value: Any, question: CompleteQuestion) -> rules.Written:
     if question.layout.context == 1:
         return None
     names = {"ring": ("cp_comm_strategy", "alltoall"), "all-gather": ("cp_comm_strategy", "allgather")}
@@ -108,34 +101,34 @@ def _context_method(value: Any, question: CompleteQuestion) -> Written:
     return {f"{_PARALLEL}{name}": chosen}
 
 
-def _offload(value: Any, question: CompleteQuestion) -> Written:
+def _offload(value: Any, question: CompleteQuestion) -> rules.Written:
     if value == "none":
         return None
     if value == "model" and not _is_unsharded(question):
         return {f"{_FSDP}offload_params": True}
-    return not_expressible(
+    return rules.not_expressible(
         f"FSDP offloads weights and all that belongs to them, and not {value}", "use offload model, or none"
     )
 
 
-_TABLE = framework_table("accelerate", "rules", "read")
+_TABLE = rules.framework_table("accelerate", "rules", "read")
 
-RULES: Rules = {
-    **SCRIPT_RULES,
-    **rules_of(
+RULES: rules.Rules = {
+    **rules.SCRIPT_RULES,
+    **rules.rules_of(
         _TABLE["rules"],
         {
-            "recipe.micro_batch": lambda value, _: not_expressible(
+            "recipe.micro_batch": lambda value, _: rules.not_expressible(
                 "sequences that a rank works on at once are the script's",
                 f"give the script a batch of {value} for each device",
             ),
-            "recipe.global_batch": lambda value, q: not_expressible(
+            "recipe.global_batch": lambda value, q: rules.not_expressible(
                 "steps of accumulation are the script's",
                 f"give it {value // (q.recipe.micro_batch * q.layout.data)} gradient accumulation steps",
             ),
             "recipe.gradient_dtype": lambda value, q: value == "fp32" or q.recipe.precision in ("bf16", "fp16"),
-            "recipe.optimizer": lambda value, _: not_expressible(
-                f"the optimizer, {value}, is made by the script", IN_SCRIPT
+            "recipe.optimizer": lambda value, _: rules.not_expressible(
+                f"the optimizer, {value}, is made by the script", rules.IN_SCRIPT
             ),
             "recipe.recompute": _recompute,
             "layout.data": _distributed,
@@ -154,14 +147,14 @@ RULES: Rules = {
     ),
 }
 
-_READ = draft_reader(RULES, _TABLE["read"])
+_READ = rules.draft_reader(RULES, _TABLE["read"])
 
 
 def _machines(question: CompleteQuestion) -> int:
     return -(-question.cluster.gpus // question.cluster.gpus_per_node)
 
 
-def _text(settings: Settings, request: ExportRequest) -> str:
+def _text(settings: Settings, request: rules.ExportRequest) -> str:
     setup = (
         ("compute_environment", "LOCAL_MACHINE"),
         ("machine_rank", 0),
@@ -176,10 +169,10 @@ def _notes(question: CompleteQuestion) -> list[str]:
     return [f"{differing}: give them to accelerate launch"] if _machines(question) > 1 else []
 
 
-ACCELERATE = training_target("accelerate", {"1.15": RULES}, _text, _notes)
+ACCELERATE = rules.training_target("accelerate", {"1.15": RULES}, _text, _notes)
 
 
-def read_accelerate(entries: Sequence[Entry]) -> Draft:
+def read_accelerate(entries: Sequence[Entry]) -> rules.Draft:
     """Draft of an accelerate file."""
     draft = _READ(entries)
     layout, recipe = draft.layout, draft.recipe
@@ -208,7 +201,7 @@ def read_accelerate(entries: Sequence[Entry]) -> Draft:
     return draft
 
 
-def _put_replicas(draft: Draft, *, sharded: bool) -> None:
+def _put_replicas(draft: rules.Draft, *, sharded: bool) -> None:
     layout = draft.layout
     replicas, shards = draft.get(f"{_PARALLEL}dp_replicate_size", 1), draft.get(f"{_PARALLEL}dp_shard_size")
     processes = draft.get("num_processes", -1)

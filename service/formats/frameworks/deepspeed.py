@@ -8,89 +8,77 @@ from collections.abc import Sequence
 from typing import Any
 
 from service.estimator.complete import CompleteQuestion
-from service.formats.rules import (
-    DATA_FROM_PROCESSES,
-    IN_SCRIPT,
-    SCRIPT_RULES,
-    Draft,
-    Fragment,
-    Rule,
-    Rules,
-    Written,
-    chooses,
-    combined,
-    draft_reader,
-    framework_table,
-    has_usual_expert_tensor,
-    not_expressible,
-    rules_of,
-    shards_over_all,
-    training_target,
-)
+from service.formats import rules
 from service.formats.text import Entry, json_text, nested
 
 _OWN = "choose a value that DeepSpeed has"
 
 
-def _recompute(value: Any, question: CompleteQuestion) -> Written:
+def _recompute(value: Any, question: CompleteQuestion) -> rules.Written:
     if value.granularity == "none":
         return None
     if value.granularity == "selective" or value.method == "block" or (value.layers or 1) > 1:
-        return not_expressible("the file counts checkpoints of whole layers, and the script makes them", IN_SCRIPT)
+        return rules.not_expressible(
+            "the file counts checkpoints of whole layers, and the script makes them", rules.IN_SCRIPT
+        )
     count = ("activation_checkpointing.number_checkpoints", question.model.num_hidden_layers)
     note = "the script has to call deepspeed.checkpointing, or enable gradient checkpointing, itself"
-    return Fragment((("activation_checkpointing.partition_activations", False), count), assumptions=(note,))
+    return rules.Fragment((("activation_checkpointing.partition_activations", False), count), assumptions=(note,))
 
 
-def _precision(value: Any, question: CompleteQuestion) -> Written:
+def _precision(value: Any, question: CompleteQuestion) -> rules.Written:
     plain = {"bf16.enabled": True}
     if value == "bf16" and question.layout.zero_stage == 0:
         why = "without ZeRO the master copy is in fp32"
-        return combined(plain, not_expressible(why, "use zero_stage 1, or bf16-mixed"))
+        return rules.combined(plain, rules.not_expressible(why, "use zero_stage 1, or bf16-mixed"))
     pure = {**plain, "bf16.bf16_master_weights_and_grads": True, "bf16.bf16_optimizer_states": True}
     known = {"fp32": {}, "bf16-mixed": plain, "fp16-mixed": {"fp16.enabled": True}, "bf16": pure}
-    return chooses(known, "DeepSpeed does not train in {value}", _OWN)(value, question)
+    return rules.chooses(known, "DeepSpeed does not train in {value}", _OWN)(value, question)
 
 
-def _moments(value: Any, question: CompleteQuestion) -> Written:
+def _moments(value: Any, question: CompleteQuestion) -> rules.Written:
     if value is None or (value == "fp32" and question.recipe.precision != "bf16"):
         return None
     has_master = question.recipe.master_dtype == "bf16" and question.layout.zero_stage != 0
     if value == "bf16" and has_master and question.recipe.precision.startswith("bf16"):
         return {"bf16.bf16_optimizer_states": True}
-    return not_expressible(f"moments in {value} come with a master copy in bf16 alone", "set master_dtype to bf16 too")
+    return rules.not_expressible(
+        f"moments in {value} come with a master copy in bf16 alone", "set master_dtype to bf16 too"
+    )
 
 
-def _master(value: Any, question: CompleteQuestion) -> Written:
+def _master(value: Any, question: CompleteQuestion) -> rules.Written:
     if value is None or value == "fp32":
         return None
     if not question.recipe.precision.startswith(value):
-        return not_expressible(f"a master copy in {value} comes with weights in {value}", "leave master_dtype out")
+        return rules.not_expressible(
+            f"a master copy in {value} comes with weights in {value}", "leave master_dtype out"
+        )
     if question.layout.zero_stage == 0:
-        return not_expressible(f"without ZeRO the master copy is in fp32, not in {value}", "use zero_stage 1")
+        return rules.not_expressible(f"without ZeRO the master copy is in fp32, not in {value}", "use zero_stage 1")
     return {f"{value}.{value}_master_weights_and_grads": True}
 
 
-def _offload(value: Any, question: CompleteQuestion) -> Written:
+def _offload(value: Any, question: CompleteQuestion) -> rules.Written:
     states = {"zero_optimization.offload_optimizer.device": "cpu"}
-    kept: Written = {"activation_checkpointing.cpu_checkpointing": True}
+    kept: rules.Written = {"activation_checkpointing.cpu_checkpointing": True}
     if question.recipe.recompute == "none":
-        kept = not_expressible("only what recompute keeps goes to host memory", "set recompute to full")
-    found: dict[str, Written] = {"none": None, "optimizer": states, "activations": kept}
+        kept = rules.not_expressible("only what recompute keeps goes to host memory", "set recompute to full")
+    found: dict[str, rules.Written] = {"none": None, "optimizer": states, "activations": kept}
     found["model"] = {**states, "zero_optimization.offload_param.device": "cpu"}
-    return combined(kept, states) if value == "optimizer-and-activations" else found[value]
+    return rules.combined(kept, states) if value == "optimizer-and-activations" else found[value]
 
 
-def _unless_one(name: str, note: str) -> Rule:
+def _unless_one(name: str, note: str) -> rules.Rule:
     """Rule of a degree that a setting and a note state where it is above one."""
-    return lambda value, _: None if value == 1 else Fragment(((name, value),), assumptions=(note,))
+    return lambda value, _: None if value == 1 else rules.Fragment(((name, value),), assumptions=(note,))
 
 
-_TABLE = framework_table("deepspeed", "rules", "read")
+_TABLE = rules.framework_table("deepspeed", "rules", "read")
 
-RULES: Rules = {
-    **SCRIPT_RULES,
-    **rules_of(
+RULES: rules.Rules = {
+    **rules.SCRIPT_RULES,
+    **rules.rules_of(
         _TABLE["rules"],
         {
             "recipe.global_batch": lambda value, q: {
@@ -102,15 +90,15 @@ RULES: Rules = {
             "recipe.recompute": _recompute,
             "recipe.moment_dtype": _moments,
             "recipe.master_dtype": _master,
-            "layout.data": DATA_FROM_PROCESSES,
+            "layout.data": rules.DATA_FROM_PROCESSES,
             "layout.tensor": _unless_one("tensor_parallel.autotp_size", "matrices are split by AutoTP"),
             "layout.context": lambda value, _: None if value == 1 else value,
             "layout.pipeline": _unless_one(
                 "pipeline.stages", "the script makes the pipeline: PipelineModule with as many stages"
             ),
-            "layout.expert_tensor": has_usual_expert_tensor,
+            "layout.expert_tensor": rules.has_usual_expert_tensor,
             "layout.zero_stage": lambda value, _: value,
-            "layout.shard_group": shards_over_all,
+            "layout.shard_group": rules.shards_over_all,
             "layout.reshard_after_forward": lambda value, q: q.layout.zero_stage != 3 or value,
             "layout.sequence_parallel": lambda value, q: not value or q.layout.tensor == 1,
             "layout.context_method": lambda value, q: q.layout.context == 1 or value == "ulysses",
@@ -119,15 +107,15 @@ RULES: Rules = {
     ),
 }
 
-_READ = draft_reader(RULES, _TABLE["read"])
+_READ = rules.draft_reader(RULES, _TABLE["read"])
 
 
-DEEPSPEED = training_target(
+DEEPSPEED = rules.training_target(
     "deepspeed", {"0.19": RULES}, lambda settings, _: json_text(nested((*settings, ("gradient_clipping", 1.0))))
 )
 
 
-def read_deepspeed(entries: Sequence[Entry]) -> Draft:
+def read_deepspeed(entries: Sequence[Entry]) -> rules.Draft:
     """Draft of a DeepSpeed file."""
     draft = _READ(entries)
     layout, recipe = draft.layout, draft.recipe
@@ -153,7 +141,7 @@ def read_deepspeed(entries: Sequence[Entry]) -> Draft:
     return draft
 
 
-def _put_batch(draft: Draft) -> None:
+def _put_batch(draft: rules.Draft) -> None:
     recipe = draft.recipe
     micro = draft.get("train_micro_batch_size_per_gpu")
     whole_batch, steps = draft.get("train_batch_size"), draft.get("gradient_accumulation_steps")
@@ -172,7 +160,7 @@ def _put_batch(draft: Draft) -> None:
         draft.assumptions.append("the file leaves one of its batches open: data follows from the cluster's gpus")
 
 
-def _put_numbers(draft: Draft) -> None:
+def _put_numbers(draft: rules.Draft) -> None:
     recipe = draft.recipe
     half = "fp16" if draft.get("fp16.enabled") else "bf16" if draft.get("bf16.enabled") else None
     master = half and draft.get(f"{half}.{half}_master_weights_and_grads")

@@ -6,7 +6,7 @@ optimizer_config.py, training_config.py, pipeline_parallel_layer_layout.py.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from math import ceil
 from typing import Any
@@ -15,27 +15,7 @@ from service.calibration.tables import NotExpressible
 from service.estimator.complete import CompleteQuestion
 from service.estimator.question import Model
 from service.estimator.software.stacks import software_of
-from service.formats.rules import (
-    COMBINED,
-    COMMON_RULES,
-    DATA_FROM_PROCESSES,
-    Draft,
-    Fragment,
-    Option,
-    Rules,
-    Writer,
-    Written,
-    chooses,
-    draft_reader,
-    framework_table,
-    has_custom_split,
-    not_expressible,
-    options_of,
-    rules_of,
-    shards_over_all,
-    text,
-    training_target,
-)
+from service.formats import rules
 from service.formats.text import Entry, command_text, words_of
 
 _WRITE_A_SPEC = "write the layer in a spec of your own and name it by --spec"
@@ -62,7 +42,7 @@ _EXPERTS = (
 )  # fmt: skip
 
 
-def _query_groups(value: Any, question: CompleteQuestion) -> Written:
+def _query_groups(value: Any, question: CompleteQuestion) -> rules.Written:
     latent = question.model.kv_lora_rank is not None
     if value is None or latent or value == question.model.num_attention_heads:
         return None
@@ -75,33 +55,33 @@ def _head_width(value: Any, question: CompleteQuestion) -> Any:
     return None if is_default or model.kv_lora_rank is not None else value
 
 
-def _biases(value: Any, question: CompleteQuestion) -> Written:
+def _biases(value: Any, question: CompleteQuestion) -> rules.Written:
     """Biases of the MLP and of the attention's output share an option; those of queries, keys, values have another."""
     model = question.model
     attends = model.num_attention_heads > 0
     if attends and model.out_bias != value:
         reason = "biases of the MLP and of the attention's output are one option, and the model has one of them"
-        return not_expressible(reason, _WRITE_A_SPEC)
+        return rules.not_expressible(reason, _WRITE_A_SPEC)
     if not value:
         bias_options: tuple[tuple[str, Any], ...] = (("add-qkv-bias", True),) if model.attention_bias else ()
-        return Fragment((("disable-bias-linear", True), *bias_options))
+        return rules.Fragment((("disable-bias-linear", True), *bias_options))
     if attends and not model.attention_bias:
-        return not_expressible(
+        return rules.not_expressible(
             "biases of all products are one option, and the model has none on queries", _WRITE_A_SPEC
         )
     return None
 
 
-def _positions(value: Any, question: CompleteQuestion) -> Written:
+def _positions(value: Any, question: CompleteQuestion) -> rules.Written:
     longest = max(question.recipe.sequence_length, question.model.max_position_embeddings or 0)
     if value:
         return {"position-embedding-type": "learned_absolute", "max-position-embeddings": value}
     note = "the model's positions are taken to be rotary; say --position-embedding-type none where it has none"
     settings = (("position-embedding-type", "rope"), ("max-position-embeddings", longest))
-    return Fragment(settings, assumptions=(note,))
+    return rules.Fragment(settings, assumptions=(note,))
 
 
-def _layer_types(value: Any, question: CompleteQuestion) -> Written:
+def _layer_types(value: Any, question: CompleteQuestion) -> rules.Written:
     """Options of periodic windows, or of gated delta nets between full attention; none for full attention."""
     model = question.model
     kinds = value or (("sliding_attention",) if model.sliding_window else ("full_attention",))
@@ -114,16 +94,16 @@ def _layer_types(value: Any, question: CompleteQuestion) -> Written:
         return {"window-size": f"{(model.sliding_window or 1) - 1},0"}
     if distinct == {"sliding_attention", "full_attention"} and ends_full:
         window = ("window-size", f"{(model.sliding_window or 1) - 1},0")
-        return Fragment((window, ("window-attn-skip-freq", every)))
+        return rules.Fragment((window, ("window-attn-skip-freq", every)))
     if distinct == {"gated_delta_net", "full_attention"} and ends_full:
         return {"experimental-attention-variant": "gated_delta_net", "linear-attention-freq": every}
-    return not_expressible(_NOT_IN_OPTIONS, _WRITE_A_SPEC)
+    return rules.not_expressible(_NOT_IN_OPTIONS, _WRITE_A_SPEC)
 
 
 def _delta_net(value: Any, question: CompleteQuestion) -> Any:
     if value is None or "gated_delta_net" in question.model.layer_types:
         return value
-    return not_expressible(_NOT_IN_OPTIONS, _WRITE_A_SPEC)
+    return rules.not_expressible(_NOT_IN_OPTIONS, _WRITE_A_SPEC)
 
 
 def sparse_layers(model: Model) -> list[int]:
@@ -135,20 +115,24 @@ def sparse_layers(model: Model) -> list[int]:
     ]
 
 
-def _moe_frequency(value: Any, question: CompleteQuestion) -> Written:
+def _moe_frequency(value: Any, question: CompleteQuestion) -> rules.Written:
     model = question.model
     if not model.num_experts:
         not_dense = [kind for kind in model.mlp_layer_types if kind != "dense"]
-        return not_expressible("layers without an MLP are written as a pattern", _WRITE_A_SPEC) if not_dense else None
+        return (
+            rules.not_expressible("layers without an MLP are written as a pattern", _WRITE_A_SPEC)
+            if not_dense
+            else None
+        )
     if {*model.mlp_layer_types} - {"dense", "sparse"}:
-        return not_expressible("a layer has experts or a dense MLP, not both and not neither", _WRITE_A_SPEC)
+        return rules.not_expressible("a layer has experts or a dense MLP, not both and not neither", _WRITE_A_SPEC)
     kinds = sparse_layers(model)
     return None if all(kinds) else {"moe-layer-freq": layer_list(kinds)}
 
 
-_TABLE = framework_table("megatron", "model", "rules", "read")
+_TABLE = rules.framework_table("megatron", "model", "rules", "read")
 
-MODEL_RULES = rules_of(
+MODEL_RULES = rules.rules_of(
     _TABLE["model"],
     {
         "model.intermediate_size": lambda value, q: value or q.model.expert_width,
@@ -187,10 +171,10 @@ _RUN = re.compile(r"\[([01])\]\*(\d{1,4})")
 MOST_LAYERS = 2048
 
 
-def put_model(draft: Draft) -> bool:
+def put_model(draft: rules.Draft) -> bool:
     """Set the draft's model if the arguments state it, and return whether it has experts."""
     sparse = bool(draft.get("num-experts"))
-    options = options_of(MODEL_RULES)
+    options = rules.options_of(MODEL_RULES)
     missing = [name for field in _REQUIRED if (name := options[f"model.{field}"].name) not in draft.settings]
     if missing:
         draft.assumptions.append(f"no model: the arguments do not say {', '.join(missing)}")
@@ -217,7 +201,7 @@ def put_model(draft: Draft) -> bool:
     return sparse
 
 
-def _put_attention(draft: Draft, model: dict[str, Any]) -> None:
+def _put_attention(draft: rules.Draft, model: dict[str, Any]) -> None:
     kind = draft.get("position-embedding-type", "learned_absolute")
     rows = draft.get("max-position-embeddings", draft.get("seq-length", 0))
     learned = kind == "learned_absolute" and not draft.get("use-rotary-position-embeddings")
@@ -332,7 +316,7 @@ def even_chunks(stage_layers: Sequence[int], stages: int) -> int:
     return len(stage_layers) // stages
 
 
-CONTEXT_METHODS = {"p2p": "ring", "a2a": "ulysses", "allgather": "all-gather", "all_gather": "all-gather"}
+CONTEXT_METHODS: Mapping[str, str] = _TABLE["rules"]["layout.context_method"]["choices"]
 """Methods of cp-comm-type."""
 
 SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
@@ -355,7 +339,7 @@ _OFFLOADED = ("attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm")
 
 def _stage_layout(value: Any, question: CompleteQuestion) -> str | None:
     """Layout, a bar between chunks: E is the embedding, t a layer, m a prediction depth, and L the loss."""
-    if not has_custom_split(question):
+    if not rules.has_custom_split(question):
         return None
     chunks = [f"t*{layers}" if layers else "" for layers in value]
     chunks[0] = f"E,{chunks[0]}".rstrip(",")
@@ -364,7 +348,7 @@ def _stage_layout(value: Any, question: CompleteQuestion) -> str | None:
     return "|".join(chunks)
 
 
-def _sharding(value: Any, question: CompleteQuestion) -> Written:
+def _sharding(value: Any, question: CompleteQuestion) -> rules.Written:
     if value == 0:
         return None
     fsdp = {"use-megatron-fsdp": True, "data-parallel-sharding-strategy": list(SHARDING)[value]}
@@ -372,7 +356,7 @@ def _sharding(value: Any, question: CompleteQuestion) -> Written:
     return distributed if value == 1 else {**fsdp, **distributed, "ckpt-format": "fsdp_dtensor"}
 
 
-def _offload(value: Any, question: CompleteQuestion) -> Written:
+def _offload(value: Any, question: CompleteQuestion) -> rules.Written:
     has_cuda_graphs = software_of(question.recipe).cuda_graphs
     optimizer = {"optimizer-cpu-offload": True, "use-precision-aware-optimizer": True}
     activations: dict[str, Any] = {"fine-grained-activation-offloading": True, "offload-modules": _OFFLOADED}
@@ -380,13 +364,13 @@ def _offload(value: Any, question: CompleteQuestion) -> Written:
     options = {"none": {}, "optimizer": optimizer, "activations": activations}
     options["optimizer-and-activations"] = optimizer | activations
     if value not in options:
-        return not_expressible("weights stay on the GPU, sharded or not", "offload the optimizer alone")
+        return rules.not_expressible("weights stay on the GPU, sharded or not", "offload the optimizer alone")
     return options[value]
 
 
-def _unless_default(default: Any) -> Writer:
+def _unless_default(default: Any) -> rules.Writer:
     """Writer of values other than the default, where the question does not list the layers of each stage."""
-    return lambda value, q: None if value == default or has_custom_split(q) else value
+    return lambda value, q: None if value == default or rules.has_custom_split(q) else value
 
 
 def _expert_tensor(value: Any, question: CompleteQuestion) -> int | None:
@@ -410,64 +394,64 @@ _ATTENTION: dict[str, dict[str, Any]] = {
 _LOSSES: dict[str, dict[str, Any]] = {"vocab-parallel": {}, "fused": {"cross-entropy-loss-fusion": True}}
 
 
-def _samples(value: Any, question: CompleteQuestion) -> Written:
+def _samples(value: Any, question: CompleteQuestion) -> rules.Written:
     if value is None:
         note = "the question names no training_tokens, so add --train-iters or --train-samples"
-        return Fragment(assumptions=(note,))
+        return rules.Fragment(assumptions=(note,))
     return {"train-samples": ceil(value / question.recipe.sequence_length)}
 
 
-def _gradients(value: Any, question: CompleteQuestion) -> Written:
+def _gradients(value: Any, question: CompleteQuestion) -> rules.Written:
     if value == "fp16":
         note = "gradients are in fp16 as --fp16 does without --accumulate-allreduce-grads-in-fp32"
-        return Fragment(assumptions=(note,))
+        return rules.Fragment(assumptions=(note,))
     return {"grad-reduce-in-bf16" if value == "bf16" else "accumulate-allreduce-grads-in-fp32": True}
 
 
-def _recompute(value: Any, question: CompleteQuestion) -> Written:
+def _recompute(value: Any, question: CompleteQuestion) -> rules.Written:
     granularity = {"recompute-granularity": value.granularity}
     if value.granularity == "none":
         return None
     if value.granularity == "selective":
         if "op" in value.modules:
-            return not_expressible("recompute by operation is another stack's", "name modules, such as core_attn")
+            return rules.not_expressible("recompute by operation is another stack's", "name modules, such as core_attn")
         return {**granularity, "recompute-modules": value.modules} if value.modules else granularity
     layers = value.layers or (1 if value.method == "uniform" else max(chunk_layers(question)))
     return {**granularity, "recompute-method": value.method, "recompute-num-layers": layers}
 
 
-def _moments(value: Any, question: CompleteQuestion) -> Written:
+def _moments(value: Any, question: CompleteQuestion) -> rules.Written:
     return value and {"use-precision-aware-optimizer": True, "exp-avg-dtype": value, "exp-avg-sq-dtype": value}
 
 
-def _master_weights(value: Any, question: CompleteQuestion) -> Written:
+def _master_weights(value: Any, question: CompleteQuestion) -> rules.Written:
     if value == "bf16":
-        return not_expressible("the master copy is in fp32 or fp16", "leave master_dtype out")
+        return rules.not_expressible("the master copy is in fp32 or fp16", "leave master_dtype out")
     return value and {"use-precision-aware-optimizer": True, "main-params-dtype": value}
 
 
 def _expert_overlap(value: Any, question: CompleteQuestion) -> Any:
     if value and question.layout.pipeline > 1 and question.layout.virtual_pipeline == 1:
-        return not_expressible(
+        return rules.not_expressible(
             "Megatron-LM runs one micro-batch beside another in a pipeline only where stages have several chunks",
             "set virtual_pipeline above 1, or leave expert_overlap out",
         )
     return value or None
 
 
-def _kernel(value: Any, question: CompleteQuestion) -> Written:
+def _kernel(value: Any, question: CompleteQuestion) -> rules.Written:
     if software_of(question.recipe).implementation == "local" and value.startswith("flash"):
         return {"use-flash-attn": True}
-    return chooses(_ATTENTION, "Megatron-LM has no option for the kernel {value}", _USE_ANOTHER)(value, question)
+    return rules.chooses(_ATTENTION, "Megatron-LM has no option for the kernel {value}", _USE_ANOTHER)(value, question)
 
 
-def _loss(value: Any, question: CompleteQuestion) -> Written:
+def _loss(value: Any, question: CompleteQuestion) -> rules.Written:
     if value == "transformer-engine":
-        return not_expressible(
+        return rules.not_expressible(
             "Megatron-LM turned Transformer Engine's cross entropy off in Megatron-Core 0.19",
             "use vocab-parallel or fused, or leave cross_entropy out",
         )
-    return chooses(_LOSSES, "Megatron-LM has no loss of the kind {value}", _USE_ANOTHER)(value, question)
+    return rules.chooses(_LOSSES, "Megatron-LM has no loss of the kind {value}", _USE_ANOTHER)(value, question)
 
 
 def environment_of(question: CompleteQuestion) -> dict[str, str]:
@@ -484,10 +468,10 @@ def environment_notes(question: CompleteQuestion) -> list[str]:
     return [f"it runs with {variables} in its environment"] if variables else []
 
 
-RULES: Rules = {
+RULES: rules.Rules = {
     **MODEL_RULES,
-    **COMMON_RULES,
-    **rules_of(
+    **rules.COMMON_RULES,
+    **rules.rules_of(
         _TABLE["rules"],
         {
             "recipe.training_tokens": _samples,
@@ -502,25 +486,25 @@ RULES: Rules = {
             "recipe.stack.tensor_overlap": lambda value, q: (
                 (value and q.layout.tensor > 1 and q.layout.sequence_parallel) or None
             ),
-            "recipe.stack.cuda_graphs": chooses(
+            "recipe.stack.cuda_graphs": rules.chooses(
                 {False: {}, True: {"cuda-graph-impl": "full_iteration", "no-check-for-nan-in-loss-and-grad": True}},
                 "",
                 "",
             ),
             "recipe.stack.expert_overlap": _expert_overlap,
             "recipe.stack.dispatcher": lambda value, q: (value or "alltoall") if q.model.num_experts else None,
-            "layout.data": DATA_FROM_PROCESSES,
+            "layout.data": rules.DATA_FROM_PROCESSES,
             "layout.virtual_pipeline": _unless_default(1),
             "layout.expert_tensor": _expert_tensor,
             "layout.zero_stage": _sharding,
             "layout.shard_group": lambda value, q: (
                 None
-                if shards_over_all(value, q)
+                if rules.shards_over_all(value, q)
                 else {"num-distributed-optimizer-instances": q.layout.data * q.layout.context // value}
             ),
             "layout.reshard_after_forward": lambda value, q: q.layout.zero_stage != 3 or value,
-            "layout.context_method": Option(
-                "cp-comm-type", text, COMBINED, CONTEXT_METHODS, when=lambda q: q.layout.context > 1
+            "layout.context_method": lambda value, q: (
+                None if q.layout.context == 1 else next(name for name, one in CONTEXT_METHODS.items() if one == value)
             ),
             "layout.virtual_group": lambda value, q: None if value == q.layout.pipeline else value,
             "layout.stage_layers": _stage_layout,
@@ -531,10 +515,10 @@ RULES: Rules = {
     ),
 }
 
-_READ = draft_reader(RULES, _TABLE["read"])
+_READ = rules.draft_reader(RULES, _TABLE["read"])
 
 
-def read_megatron(entries: Sequence[Entry]) -> Draft:
+def read_megatron(entries: Sequence[Entry]) -> rules.Draft:
     """Draft of Megatron-LM's arguments."""
     draft = _READ(entries)
     sparse = put_model(draft)
@@ -555,7 +539,7 @@ def read_megatron(entries: Sequence[Entry]) -> Draft:
     return draft
 
 
-def _put_layout(draft: Draft, *, sparse: bool) -> None:
+def _put_layout(draft: rules.Draft, *, sparse: bool) -> None:
     layout = draft.layout
     layout |= draft.fields_of(RULES, "layout")
     if sparse:
@@ -576,7 +560,7 @@ def _put_layout(draft: Draft, *, sparse: bool) -> None:
         draft.assumptions.append(note)
 
 
-def _put_stages(draft: Draft) -> None:
+def _put_stages(draft: rules.Draft) -> None:
     layout, stages = draft.layout, draft.layout["pipeline"]
     layers_each, layers = draft.get("num-layers-per-virtual-pipeline-stage"), draft.get("num-layers")
     if layers_each and layers:
@@ -593,7 +577,7 @@ def _put_stages(draft: Draft) -> None:
         layout.pop("virtual_group", None)
 
 
-def _put_recipe(draft: Draft) -> None:
+def _put_recipe(draft: rules.Draft) -> None:
     recipe = draft.recipe
     recipe |= draft.fields_of(RULES, "recipe")
     length, batch = recipe.get("sequence_length"), recipe.get("global_batch")
@@ -604,7 +588,7 @@ def _put_recipe(draft: Draft) -> None:
     recipe["dropout_fraction"] = max(draft.get("attention-dropout", 0.1), draft.get("hidden-dropout", 0.1))
 
 
-def _put_precision(draft: Draft) -> None:
+def _put_precision(draft: rules.Draft) -> None:
     recipe = draft.recipe
     precision = "fp16-mixed" if draft.get("fp16") else "bf16-mixed" if draft.get("bf16") else "fp32"
     if "fp8-format" in draft.settings:
@@ -620,13 +604,13 @@ def _put_precision(draft: Draft) -> None:
                 recipe[name] = draft.chosen(option, DTYPES, "fp32")
 
 
-def _put_software(draft: Draft, *, sparse: bool) -> None:
+def _put_software(draft: rules.Draft, *, sparse: bool) -> None:
     stack = {"name": "megatron-core", **draft.fields_of(RULES, "recipe.stack")}
     fused = draft.chosen("cross-entropy-fusion-impl", FUSED_LOSSES, "native")
     stack["cross_entropy"] = fused if draft.get("cross-entropy-loss-fusion") else "vocab-parallel"
     stack["cuda_graphs"] = draft.get("cuda-graph-impl", "none") == "full_iteration"
     if sparse:
-        choices = options_of(RULES)["recipe.stack.dispatcher"].choices
+        choices = rules.options_of(RULES)["recipe.stack.dispatcher"].choices
         stack["dispatcher"] = draft.chosen("moe-token-dispatcher-type", choices, "allgather")
     draft.recipe["stack"] = stack
     version = draft.get("flash-attention-version")
@@ -636,6 +620,6 @@ def _put_software(draft: Draft, *, sparse: bool) -> None:
     draft.recipe["attention"] = draft.chosen("attention-backend", kernels, "local" if own else "auto")
 
 
-MEGATRON_LM = training_target(
+MEGATRON_LM = rules.training_target(
     "megatron-lm", {"core-0.20": RULES}, lambda settings, _: command_text(words_of(settings)) + "\n", environment_notes
 )

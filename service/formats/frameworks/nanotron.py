@@ -9,23 +9,7 @@ from typing import Any
 
 from service.estimator.complete import CompleteQuestion
 from service.estimator.parallelism.pipeline import partition_layers_by_cost
-from service.formats.rules import (
-    COMMON_RULES,
-    MODEL_FIELDS,
-    Draft,
-    Fragment,
-    Rules,
-    Written,
-    default_only,
-    draft_reader,
-    framework_table,
-    has_usual_expert_tensor,
-    not_expressible,
-    rules_of,
-    shards_over_all,
-    steps_of,
-    training_target,
-)
+from service.formats import rules
 from service.formats.text import Entry, nested, yaml_text
 
 _MODEL = "model.model_config."
@@ -35,16 +19,16 @@ _EXPERTS = f"{_MODEL}moe_config."
 _ADD_LAYER = "add the layer to nanotron's code"
 
 
-def _windows(value: Any, question: CompleteQuestion) -> Written:
+def _windows(value: Any, question: CompleteQuestion) -> rules.Written:
     kinds = {*value} or ({"sliding_attention"} if question.model.sliding_window else {"full_attention"})
     if kinds == {"full_attention"}:
         return None
     if kinds == {"sliding_attention"}:
         return {f"{_MODEL}sliding_window_size": question.model.sliding_window}
-    return not_expressible("every layer attends alike, in a window or not", _ADD_LAYER)
+    return rules.not_expressible("every layer attends alike, in a window or not", _ADD_LAYER)
 
 
-def _experts(value: Any, question: CompleteQuestion) -> Written:
+def _experts(value: Any, question: CompleteQuestion) -> rules.Written:
     model = question.model
     if not value:
         return None
@@ -58,16 +42,16 @@ def _experts(value: Any, question: CompleteQuestion) -> Written:
     )
     dense = range(model.first_k_dense_replace)
     layers = [layer for layer in range(model.num_hidden_layers) if layer not in dense]
-    return Fragment((*sizes, (f"{_EXPERTS}layers", layers)))
+    return rules.Fragment((*sizes, (f"{_EXPERTS}layers", layers)))
 
 
-_TABLE = framework_table("nanotron", "model", "rules", "read", "required")
+_TABLE = rules.framework_table("nanotron", "model", "rules", "read", "required")
 
 _NO_PART = "nanotron's configuration of Qwen2 has no such part of a model"
 
-MODEL_RULES: Rules = {
-    **{path: default_only(path, _NO_PART, _ADD_LAYER) for path in MODEL_FIELDS},
-    **rules_of(
+MODEL_RULES: rules.Rules = {
+    **{path: rules.default_only(path, _NO_PART, _ADD_LAYER) for path in rules.MODEL_FIELDS},
+    **rules.rules_of(
         _TABLE["model"],
         {
             "model.intermediate_size": lambda value, q: value or q.model.expert_width,
@@ -92,56 +76,56 @@ _SOME_STEPS = 1000
 """Steps for a question without training_tokens."""
 
 
-def _steps(value: Any, question: CompleteQuestion) -> Written:
-    steps = steps_of(question)
+def _steps(value: Any, question: CompleteQuestion) -> rules.Written:
+    steps = rules.steps_of(question)
     if steps is not None:
         return {"tokens.train_steps": steps}
     note = f"the question names no training_tokens, so train_steps is {_SOME_STEPS}: change it"
-    return Fragment((("tokens.train_steps", _SOME_STEPS),), assumptions=(note,))
+    return rules.Fragment((("tokens.train_steps", _SOME_STEPS),), assumptions=(note,))
 
 
-def _recompute(value: Any, question: CompleteQuestion) -> Written:
+def _recompute(value: Any, question: CompleteQuestion) -> rules.Written:
     if value.granularity == "selective":
-        return not_expressible("a layer recomputes as a whole or not at all", "use full recompute, or none")
+        return rules.not_expressible("a layer recomputes as a whole or not at all", "use full recompute, or none")
     if value.method == "block" or (value.layers or 1) > 1:
-        return not_expressible("every layer recomputes by itself", "leave method and layers out")
+        return rules.not_expressible("every layer recomputes by itself", "leave method and layers out")
     return {"parallelism.recompute_layer": value.granularity == "full"}
 
 
-def _precision(value: Any, question: CompleteQuestion) -> Written:
+def _precision(value: Any, question: CompleteQuestion) -> rules.Written:
     """Settings of a precision; bf16-mixed means fp32 gradients and an fp32 master copy, which one setting controls."""
     if value not in _DTYPES:
-        return not_expressible(f"nanotron does not train in {value}", _CHANGE_VALUE)
+        return rules.not_expressible(f"nanotron does not train in {value}", _CHANGE_VALUE)
     mixed = ("optimizer.accumulate_grad_in_fp32", value == "bf16-mixed")
-    return Fragment((("model.dtype", _DTYPES[value]), mixed))
+    return rules.Fragment((("model.dtype", _DTYPES[value]), mixed))
 
 
-def _gradients(value: Any, question: CompleteQuestion) -> Written:
+def _gradients(value: Any, question: CompleteQuestion) -> rules.Written:
     precision = question.recipe.precision
     dtype = "fp32" if precision.endswith("mixed") or precision not in _DTYPES else precision
     if value == dtype:
         return None
-    return not_expressible(
+    return rules.not_expressible(
         f"gradients are in {dtype} under {precision}, and not in {value}", "leave gradient_dtype out"
     )
 
 
-def _norms(value: Any, question: CompleteQuestion) -> Written:
+def _norms(value: Any, question: CompleteQuestion) -> rules.Written:
     mode = "REDUCE_SCATTER" if value else "ALL_REDUCE"
     asynchronous = ("parallelism.tp_linear_async_communication", bool(value))
-    return Fragment((("parallelism.tp_mode", mode), asynchronous))
+    return rules.Fragment((("parallelism.tp_mode", mode), asynchronous))
 
 
 def _dispatcher(value: Any, question: CompleteQuestion) -> Any:
     if value == "flex" and question.model.num_experts:
-        return not_expressible("tokens reach experts by all-to-all or all-gather", _CHANGE_VALUE)
+        return rules.not_expressible("tokens reach experts by all-to-all or all-gather", _CHANGE_VALUE)
     return (value or "alltoall") if question.model.num_experts else None
 
 
-RULES: Rules = {
+RULES: rules.Rules = {
     **MODEL_RULES,
-    **COMMON_RULES,
-    **rules_of(
+    **rules.COMMON_RULES,
+    **rules.rules_of(
         _TABLE["rules"],
         {
             "recipe.global_batch": lambda value, q: value // (q.recipe.micro_batch * q.layout.data),
@@ -150,8 +134,8 @@ RULES: Rules = {
             "recipe.gradient_dtype": _gradients,
             "recipe.recompute": _recompute,
             "recipe.stack.dispatcher": _dispatcher,
-            "layout.expert_tensor": has_usual_expert_tensor,
-            "layout.shard_group": shards_over_all,
+            "layout.expert_tensor": rules.has_usual_expert_tensor,
+            "layout.shard_group": rules.shards_over_all,
             "layout.sequence_parallel": _norms,
             "layout.context_method": lambda value, q: q.layout.context == 1 or value == "ring",
             "layout.stage_layers": lambda value, q: (
@@ -162,10 +146,10 @@ RULES: Rules = {
     ),
 }
 
-_READ = draft_reader(RULES, _TABLE["read"])
+_READ = rules.draft_reader(RULES, _TABLE["read"])
 
 
-def read_nanotron(entries: Sequence[Entry]) -> Draft:
+def read_nanotron(entries: Sequence[Entry]) -> rules.Draft:
     """Draft of a nanotron file."""
     draft = _READ(entries)
     draft.layout |= draft.fields_of(RULES, "layout")
@@ -177,7 +161,7 @@ def read_nanotron(entries: Sequence[Entry]) -> Draft:
     return draft
 
 
-def _put_recipe(draft: Draft) -> None:
+def _put_recipe(draft: rules.Draft) -> None:
     recipe = draft.recipe
     recipe |= {"stack": {"name": "nanotron"}, **draft.fields_of(RULES, "recipe")}
     steps = draft.get("tokens.batch_accumulation_per_replica", 1)
@@ -192,7 +176,7 @@ def _put_recipe(draft: Draft) -> None:
     recipe["recompute"] = "full" if draft.get("parallelism.recompute_layer") else "none"
 
 
-def _put_model(draft: Draft) -> None:
+def _put_model(draft: rules.Draft) -> None:
     model = draft.fields_of(RULES, "model")
     required = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
     missing = [name for name in required if name not in model]
@@ -218,6 +202,6 @@ def _put_model(draft: Draft) -> None:
 _REQUIRED_SETTINGS = tuple((name, None if value == "" else value) for name, value in _TABLE["required"].items())
 
 
-NANOTRON = training_target(
+NANOTRON = rules.training_target(
     "nanotron", {"0.4": RULES}, lambda settings, _: yaml_text(nested((*_REQUIRED_SETTINGS, *settings)))
 )

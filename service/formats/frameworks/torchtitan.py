@@ -11,40 +11,21 @@ from typing import Any
 from service.estimator.complete import CompleteQuestion
 from service.estimator.question import Model
 from service.estimator.software.stacks import software_of
-from service.formats.rules import (
-    COMMON_RULES,
-    Draft,
-    ExportRequest,
-    Fragment,
-    Option,
-    Rule,
-    Rules,
-    Writer,
-    Written,
-    boolean,
-    combined,
-    draft_reader,
-    framework_table,
-    has_custom_split,
-    not_expressible,
-    rules_of,
-    steps_of,
-    training_target,
-)
+from service.formats import rules
 from service.formats.text import Entry, Settings, command_text, nested, toml_text, words_of
 
-_TABLE = framework_table("torchtitan", "shared", "0.2", "0.3", "main", "read", "schedules", "registered")
+_TABLE = rules.framework_table("torchtitan", "shared", "0.2", "0.3", "main", "read", "schedules", "registered")
 
 SCHEDULES: Mapping[str, str] = _TABLE["schedules"]
 """Names of pipeline schedules in torch.distributed.pipelining."""
 
 
-def _schedule(value: Any, question: CompleteQuestion) -> Written:
+def _schedule(value: Any, question: CompleteQuestion) -> rules.Written:
     if question.layout.pipeline == 1:
         return None
     note = f"torch's {SCHEDULES[value]} runs two chunks on each rank, the question one"
     name = ("parallelism.pipeline_parallel_schedule", SCHEDULES[value])
-    return Fragment((name,), assumptions=(note,) if value in ("zero-bubble", "dualpipe") else ())
+    return rules.Fragment((name,), assumptions=(note,) if value in ("zero-bubble", "dualpipe") else ())
 
 
 def _chunks(value: Any, question: CompleteQuestion) -> int | None:
@@ -52,19 +33,19 @@ def _chunks(value: Any, question: CompleteQuestion) -> int | None:
     layout = question.layout
     ends = layout.embedding_in_split + layout.loss_in_split
     layers = (question.model.num_hidden_layers + ends) // (layout.pipeline * value)
-    return None if value <= 2 or has_custom_split(question) else layers
+    return None if value <= 2 or rules.has_custom_split(question) else layers
 
 
 def _end(value: Any, question: CompleteQuestion) -> int | None:
     """An end of the model that counts as a layer."""
-    return None if question.layout.pipeline == 1 or has_custom_split(question) else int(value)
+    return None if question.layout.pipeline == 1 or rules.has_custom_split(question) else int(value)
 
 
-def _stage_modules(head: str) -> Writer:
+def _stage_modules(head: str) -> rules.Writer:
     """Writer of a partition given as module lists."""
 
     def write(value: Any, question: CompleteQuestion) -> list[list[str]] | None:
-        if not has_custom_split(question):
+        if not rules.has_custom_split(question):
             return None
         names = iter(range(question.model.num_hidden_layers))
         modules = [[f"layers.{next(names)}" for _ in range(layers)] for layers in value]
@@ -122,34 +103,34 @@ def replica_degrees(question: CompleteQuestion) -> tuple[int, int] | None:
     return None if left or not shards or data % shards else (data // shards, shards)
 
 
-def _replicas(value: Any, question: CompleteQuestion) -> Written:
+def _replicas(value: Any, question: CompleteQuestion) -> rules.Written:
     found = replica_degrees(question)
     if found is None:
         return {"parallelism.data_parallel_shard_degree": value}
     names = ("parallelism.data_parallel_replicate_degree", "parallelism.data_parallel_shard_degree")
-    return Fragment(tuple(zip(names, found, strict=True)))
+    return rules.Fragment(tuple(zip(names, found, strict=True)))
 
 
-def _groups(value: Any, question: CompleteQuestion) -> Written:
+def _groups(value: Any, question: CompleteQuestion) -> rules.Written:
     why = (
         f"groups that shard hold whole context groups, and {value} ranks are not a multiple of "
         f"{question.layout.context}; the file shards over all replicas"
     )
     fix = "make shard_group a multiple of the context degree"
-    return not_expressible(why, fix) if replica_degrees(question) is None else None
+    return rules.not_expressible(why, fix) if replica_degrees(question) is None else None
 
 
-def _stage(value: Any, question: CompleteQuestion) -> Written:
+def _stage(value: Any, question: CompleteQuestion) -> rules.Written:
     if value == 0 and question.layout.context > 1:
-        return not_expressible("context ranks always shard weights", "use zero_stage 3")
+        return rules.not_expressible("context ranks always shard weights", "use zero_stage 3")
     if value in (0, 3):
         return None
-    return not_expressible(
+    return rules.not_expressible(
         "weights are sharded with the optimizer or not at all; the file shards them", "use zero_stage 3 or 0"
     )
 
 
-def _precision(value: Any, question: CompleteQuestion) -> Written:
+def _precision(value: Any, question: CompleteQuestion) -> rules.Written:
     mixed = "training.mixed_precision_param"
     plain = {
         "bf16-mixed": {mixed: "bfloat16"},
@@ -159,19 +140,21 @@ def _precision(value: Any, question: CompleteQuestion) -> Written:
     if value in plain:
         return plain[value]
     why = f"{value} is a change of the model's modules, not a setting"
-    return combined(plain["bf16-mixed"], not_expressible(why, "convert the model in the configuration's function"))
+    return rules.combined(
+        plain["bf16-mixed"], rules.not_expressible(why, "convert the model in the configuration's function")
+    )
 
 
-def _graphs(value: Any, question: CompleteQuestion) -> Written:
+def _graphs(value: Any, question: CompleteQuestion) -> rules.Written:
     off = {"training.disable_cuda_graphs": True}
     if value and question.layout.pipeline > 1:
-        return combined(
-            off, not_expressible("a step of a pipeline is not captured as a graph", "leave cuda_graphs out")
+        return rules.combined(
+            off, rules.not_expressible("a step of a pipeline is not captured as a graph", "leave cuda_graphs out")
         )
     return None if value else off
 
 
-def _compiled(value: Any, question: CompleteQuestion) -> Written:
+def _compiled(value: Any, question: CompleteQuestion) -> rules.Written:
     """Layers and loss are compiled separately."""
     software = software_of(question.recipe)
     parts = {"model": software.implementation == "compiled", "loss": software.cross_entropy == "compiled"}
@@ -179,20 +162,20 @@ def _compiled(value: Any, question: CompleteQuestion) -> Written:
     named = {"compile.enable": True, "compile.components": components} if components else {}
     if value in ("eager", "compiled"):
         return named
-    return combined(named, not_expressible(f"operations are torch's, not {value}", NO_SETTING))
+    return rules.combined(named, rules.not_expressible(f"operations are torch's, not {value}", NO_SETTING))
 
 
-def _tensor_overlap(name: str) -> Rule:
-    def write(value: Any, question: CompleteQuestion) -> Written:
+def _tensor_overlap(name: str) -> rules.Rule:
+    def write(value: Any, question: CompleteQuestion) -> rules.Written:
         compiled = {"compile.enable": True, name: True}
         if not value or question.layout.tensor == 1:
             return None
         if software_of(question.recipe).implementation == "compiled":
             return compiled
         why = "exchanges in pieces come with compiled layers alone"
-        return combined(compiled, not_expressible(why, "name that implementation"))
+        return rules.combined(compiled, rules.not_expressible(why, "name that implementation"))
 
-    return Option(name, boolean, default=False, write=write)
+    return rules.Option(name, rules.boolean, default=False, write=write)
 
 
 _ROTATIONS = {"allgather": "all-gather", "alltoall": "ring"}
@@ -204,7 +187,7 @@ def _rotation(value: Any, question: CompleteQuestion) -> Any:
     if question.layout.context == 1:
         return None
     why = f"context ranks exchange keys and values, and not heads as {value} does"
-    return names.get(value) or not_expressible(why, NO_SETTING)
+    return names.get(value) or rules.not_expressible(why, NO_SETTING)
 
 
 _UNKNOWN_MODEL = "torchtitan takes its model from a registry, and none there has these sizes"
@@ -214,53 +197,57 @@ FULL, SELECTIVE, NONE = "FullAC.Config()", "SelectiveAC.Config()", "None"
 """Activation checkpointing as a Python configuration has it."""
 
 
-def _named(value: Any, question: CompleteQuestion) -> Written:
+def _named(value: Any, question: CompleteQuestion) -> rules.Written:
     found = registered_model(value)
     if found is None:
-        return not_expressible(_UNKNOWN_MODEL, _REGISTER)
+        return rules.not_expressible(_UNKNOWN_MODEL, _REGISTER)
     return {"model.name": found.module, "model.flavor": found.flavor}
 
 
-def _configured(value: Any, question: CompleteQuestion) -> Written:
+def _configured(value: Any, question: CompleteQuestion) -> rules.Written:
     found = registered_model(value)
     if found is None or not found.config:
         base = {"module": "llama3", "config": "llama3_debugmodel"}
-        return combined(base, not_expressible(f"{_UNKNOWN_MODEL}; the file starts from llama3_debugmodel", _REGISTER))
+        return rules.combined(
+            base, rules.not_expressible(f"{_UNKNOWN_MODEL}; the file starts from llama3_debugmodel", _REGISTER)
+        )
     return {"module": found.module, "config": found.config}
 
 
-def _local_batch(value: Any, question: CompleteQuestion) -> Written:
+def _local_batch(value: Any, question: CompleteQuestion) -> rules.Written:
     """Sequences of a rank at once; in a pipeline all of a step, which it cuts into micro-batches itself."""
     batch = (question.recipe.global_batch or value) // (question.layout.data or 1)
     cut = {"training.local_batch_size": batch, "parallelism.pipeline_parallel_microbatch_size": value}
     return {"training.local_batch_size": value} if question.layout.pipeline == 1 else cut
 
 
-def _local_tokens(value: Any, question: CompleteQuestion) -> Written:
+def _local_tokens(value: Any, question: CompleteQuestion) -> rules.Written:
     layout, recipe = question.layout, question.recipe
     count = (recipe.global_batch or value) // (value * (layout.data or 1))
     tokens = {"training.num_tokens_per_microbatch_per_dp_rank": value * recipe.sequence_length}
     return tokens if layout.pipeline == 1 else {**tokens, "parallelism.num_pp_microbatches": count}
 
 
-def _recompute(value: Any, question: CompleteQuestion) -> Fragment:
+def _recompute(value: Any, question: CompleteQuestion) -> rules.Fragment:
     mode = {"activation_checkpoint.mode": value.granularity}
     if value.granularity == "selective":
         mode["activation_checkpoint.selective_ac_option"] = "op"
-    return combined(mode, _recompute_lacks(value))
+    return rules.combined(mode, _recompute_lacks(value))
 
 
-def _recompute_lacks(value: Any) -> Written:
+def _recompute_lacks(value: Any) -> rules.Written:
     if value.granularity == "selective" and value.modules not in ((), ("op",)):
-        return not_expressible("selective recompute is by operation, and modules cannot be named", "set modules to op")
+        return rules.not_expressible(
+            "selective recompute is by operation, and modules cannot be named", "set modules to op"
+        )
     if value.granularity == "full" and (value.method == "block" or (value.layers or 1) > 1):
-        return not_expressible("every layer recomputes by itself", "leave method and layers out")
+        return rules.not_expressible("every layer recomputes by itself", "leave method and layers out")
     return None
 
 
-def _recompute_fixed(value: Any, question: CompleteQuestion) -> Written:
+def _recompute_fixed(value: Any, question: CompleteQuestion) -> rules.Written:
     if value.granularity != "selective":
-        return not_expressible(
+        return rules.not_expressible(
             f"recompute {value.granularity} is a class in the configuration's function, not a flag; the named "
             "configuration recomputes selectively",
             "use version main, which writes such a function",
@@ -268,17 +255,17 @@ def _recompute_fixed(value: Any, question: CompleteQuestion) -> Written:
     return _recompute_lacks(value)
 
 
-def _recompute_class(value: Any, question: CompleteQuestion) -> Written:
+def _recompute_class(value: Any, question: CompleteQuestion) -> rules.Written:
     classes = {"none": NONE, "full": FULL, "selective": SELECTIVE}
-    return combined({"activation_checkpoint": classes[value.granularity]}, _recompute_lacks(value))
+    return rules.combined({"activation_checkpoint": classes[value.granularity]}, _recompute_lacks(value))
 
 
-_SHARED: Rules = {
-    **COMMON_RULES,
-    **rules_of(
+_SHARED: rules.Rules = {
+    **rules.COMMON_RULES,
+    **rules.rules_of(
         _TABLE["shared"],
         {
-            "recipe.training_tokens": lambda _, q: steps_of(q),
+            "recipe.training_tokens": lambda _, q: rules.steps_of(q),
             "recipe.precision": _precision,
             "recipe.gradient_dtype": lambda value, q: value == "fp32" or q.recipe.precision == "bf16",
             "recipe.stack.implementation": _compiled,
@@ -306,7 +293,7 @@ _NEW = {
     "layout.expert_tensor": lambda value, q: not q.model.num_experts or value == 1 or q.layout.expert == 1,
 }
 
-_OLD_RULES = rules_of(
+_OLD_RULES = rules.rules_of(
     _TABLE["0.2"],
     {
         "recipe.stack.tensor_overlap": _tensor_overlap("parallelism.enable_async_tensor_parallel"),
@@ -319,16 +306,16 @@ _OLD_RULES = rules_of(
         "recipe.stack.fused_update": lambda value, _: "fused" if value else "for-loop",
     },
 )
-_FLAG_RULES = rules_of(
+_FLAG_RULES = rules.rules_of(
     _TABLE["0.3"],
     {
         **_NEW,
         "recipe.micro_batch": _local_batch,
         "recipe.recompute": _recompute_fixed,
-        "layout.stage_layers": lambda _, q: not has_custom_split(q),
+        "layout.stage_layers": lambda _, q: not rules.has_custom_split(q),
     },
 )
-_FUNCTION_RULES = rules_of(
+_FUNCTION_RULES = rules.rules_of(
     _TABLE["main"],
     {
         **_NEW,
@@ -339,7 +326,7 @@ _FUNCTION_RULES = rules_of(
     },
 )
 
-RULES: dict[str, Rules] = {
+RULES: dict[str, rules.Rules] = {
     "0.2": {"model": _named, **_SHARED, **_OLD_RULES},
     "0.3": {"model": _configured, **_SHARED, **_FLAG_RULES},
     "main": {"model": _configured, **_SHARED, **_FUNCTION_RULES},
@@ -380,18 +367,18 @@ def _as_function(settings: Settings) -> str:
     return "\n".join((head, *sorted(imports), "", "", *body)) + "\n"
 
 
-def _text(settings: Settings, request: ExportRequest) -> str:
+def _text(settings: Settings, request: rules.ExportRequest) -> str:
     if request.version == "0.2":
         return toml_text(nested(settings))
     return command_text(flag_words(settings)) + "\n" if request.version == "0.3" else _as_function(settings)
 
 
-TORCHTITAN = training_target("torchtitan", RULES, _text)
+TORCHTITAN = rules.training_target("torchtitan", RULES, _text)
 
-_READ = draft_reader(RULES["0.2"], _TABLE["read"])
+_READ = rules.draft_reader(RULES["0.2"], _TABLE["read"])
 
 
-def read_torchtitan(entries: Sequence[Entry]) -> Draft:
+def read_torchtitan(entries: Sequence[Entry]) -> rules.Draft:
     """Draft of a torchtitan file."""
     draft = _READ(entries)
     draft.layout |= draft.fields_of(RULES["0.2"], "layout")
@@ -407,7 +394,7 @@ def read_torchtitan(entries: Sequence[Entry]) -> Draft:
     return draft
 
 
-def _put_replicas(draft: Draft) -> None:
+def _put_replicas(draft: rules.Draft) -> None:
     layout = draft.layout
     replicas = draft.get("parallelism.data_parallel_replicate_degree", 1)
     shards = draft.get("parallelism.data_parallel_shard_degree", -1)
@@ -430,7 +417,7 @@ def _put_replicas(draft: Draft) -> None:
         layout["expert_tensor"] = draft.get("parallelism.expert_tensor_parallel_degree", 1)
 
 
-def _put_stages(draft: Draft, known: RegisteredModel | None) -> None:
+def _put_stages(draft: rules.Draft, known: RegisteredModel | None) -> None:
     layout = draft.layout
     if layout["pipeline"] == 1:
         return
@@ -457,7 +444,7 @@ def _layers(chunk: Any) -> int:
     return sum(str(name).startswith("layers.") for name in chunk) if isinstance(chunk, list | tuple) else 0
 
 
-def _put_batch(draft: Draft) -> None:
+def _put_batch(draft: rules.Draft) -> None:
     recipe, layout = draft.recipe, draft.layout
     recipe |= draft.fields_of(RULES["0.2"], "recipe")
     local = draft.get("training.local_batch_size", 8)
@@ -481,7 +468,7 @@ def _put_batch(draft: Draft) -> None:
         recipe["recompute"] = draft.chosen("activation_checkpoint.mode", {"full": "full", "none": "none"}, "none")
 
 
-def _put_numbers(draft: Draft) -> None:
+def _put_numbers(draft: rules.Draft) -> None:
     recipe = draft.recipe
     dtypes = {"bfloat16": "bf16", "float32": "fp32"}
     mixed = "bf16-mixed" if draft.chosen("training.mixed_precision_param", dtypes, "bfloat16") == "bf16" else "fp32"
