@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,7 +56,7 @@ def awaited(what: str, look: Callable[[], Found | None], process: "subprocess.Po
         if found is not None:
             return found
         time.sleep(0.2)
-    raise TimeoutError(f"LibreOffice did not {what}")
+    raise TimeoutError(f"LibreOffice did not {what}; its exit code: {process.poll()}")
 
 
 @contextmanager
@@ -88,7 +88,8 @@ def desktop(locale: str) -> Iterator[Callable[[str], Any]]:
 
             yield opened
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended by itself
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait(timeout=30)
 
 
