@@ -8,8 +8,8 @@ databases, and a service takes any free port. All of them keep bytecode, also wh
 else every service and every command that tests start compiles the package anew.
 
 PostgreSQL is TRAINCOST_TEST_DATABASE_URL (a server on which databases may be made), else one started from the
-test extra's own binaries. Tests skip, and say so, where an extra or a program is missing (tests/needing.py);
-`pytest --skipped` runs what was skipped once it is there, and TRAINCOST_REQUIRE_REAL=1 skips nothing of that kind.
+test extra's own binaries. A run of everything skips, and says so, what drives other programs and extras
+(tests/needing.py); `pytest --skipped` runs that where they are there, and TRAINCOST_REQUIRE_REAL=1 skips nothing of it.
 """
 
 import gc
@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Run everything on every core, unless the command line says how many processes there are."""
+    """Run everything in some more processes than there are cores, unless the command line says how many processes there are."""
     options = config.option
     if IN_A_PROCESS_OF_MANY in os.environ or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return

@@ -20,7 +20,7 @@ from service.settings import Settings
 from service.store.history import load_catalogue
 from tests.api import replicated
 from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask, AskTogether
-from tests.contracts import whole_contract
+from tests.contracts import committed_contract
 from tests.databases import new_database, prepared
 from tests.secrecy import look_into
 
@@ -95,7 +95,7 @@ def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="session")
 def document() -> dict[str, Any]:
     """The contract, which is the same whatever the catalogue and the database hold."""
-    return whole_contract(create_app(Settings(), shipped_catalogue()))
+    return committed_contract()
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,6 @@ import pytest
 from fastapi import FastAPI
 
 from tests.api.asking import Ask
-from tests.contract.record import Document
-from tests.contracts import whole_contract
 from tests.fixtures import asking, one_by_one, running
 
 
@@ -21,8 +19,3 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastAPI]:
 def ask(app: FastAPI) -> Iterator[Ask]:
     with asking(app) as together:
         yield one_by_one(together)
-
-
-@pytest.fixture(scope="session")
-def document(app: FastAPI) -> Document:
-    return whole_contract(app)

@@ -17,7 +17,7 @@ from service.features.calibrations.routes import EXAMPLE_ID as CALIBRATION_ID
 from service.features.scenarios.routes import SCENARIO_ID
 from service.features.workers.leases import EXAMPLE_LEASE, JOB_ID
 from service.jobs.jobs import NewJob, create_jobs
-from service.openapi.document import RECORDED, successes, types_of
+from service.openapi.document import RECORDED, contract, successes, types_of
 from tests.api.asking import ADMISSION_TOKEN, Ask
 from tests.contracts import resolved, whole_contract
 from tests.fixtures import asking, one_by_one, running
@@ -55,7 +55,7 @@ def recorded(folder: Path) -> dict[str, dict[str, Any]]:
     answers: dict[str, Any] = {}
     texts: dict[str, Any] = {}
     with running(f"sqlite:///{folder / 'traincost.db'}") as app, asking(app) as together:
-        document, ask = whole_contract(app), one_by_one(together)
+        document, ask = whole_contract(contract(app)), one_by_one(together)
         create_jobs(app.state.engine, [JOB])
         for path, method, operation in _writing_first(document):
             for media_type, content in successes(operation):
