@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Run everything in some more processes than there are cores, unless the command line says how many processes there are."""
+    """Run everything in more processes than there are cores, unless the command line says how many there are."""
     options = config.option
     if IN_A_PROCESS_OF_MANY in os.environ or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
