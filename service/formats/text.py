@@ -16,26 +16,8 @@ from typing import Any
 
 import yaml
 
-from service.text_bounds import (
-    DEEPEST,
-    LONGEST_NAME,
-    MOST_DIGITS,
-    MOST_SETTINGS,
-    MOST_WORDS,
-    NOT_TEXT,
-    TOO_DEEP,
-    TOO_LONG_A_NAME,
-    TOO_MANY_DIGITS,
-    TOO_MANY_SETTINGS,
-    TOO_MANY_WORDS,
-    Lines,
-    Place,
-    bound_json,
-    bound_toml,
-    bound_yaml,
-    is_text,
-    refusal,
-)
+from service import text_bounds
+from service.text_bounds import Lines, Place, is_text, refusal
 
 Settings = tuple[tuple[str, Any], ...]
 """Names of a tool's settings with their values, in file order."""
@@ -212,21 +194,21 @@ def checked_once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """The settings of a file; a repeated one is refused."""
     found: dict[str, Entry] = {}
     for entry in entries:
-        if len(entry.name) > LONGEST_NAME:
-            raise refusal(entry.place, *TOO_LONG_A_NAME)
+        if len(entry.name) > text_bounds.LONGEST_NAME:
+            raise refusal(entry.place, *text_bounds.TOO_LONG_A_NAME)
         if not is_text(entry.name):
-            raise refusal(entry.place, *NOT_TEXT)
+            raise refusal(entry.place, *text_bounds.NOT_TEXT)
         if entry.name in found:
             raise refusal(entry.place, "duplicate_key", "the setting is given before already", "give it once")
         found[entry.name] = entry
-        if len(found) > MOST_SETTINGS:
-            raise refusal(entry.place, *TOO_MANY_SETTINGS)
+        if len(found) > text_bounds.MOST_SETTINGS:
+            raise refusal(entry.place, *text_bounds.TOO_MANY_SETTINGS)
     return tuple(found.values())
 
 
 def full_name(outer: str, key: str) -> str:
     """The whole name of a setting; cut beyond the longest allowed, so that it is refused and never grows."""
-    return f"{outer}.{key}"[: LONGEST_NAME + 1] if outer else key[: LONGEST_NAME + 1]
+    return f"{outer}.{key}"[: text_bounds.LONGEST_NAME + 1] if outer else key[: text_bounds.LONGEST_NAME + 1]
 
 
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\]]|[^\s{}\[\]:,"]++')
@@ -238,13 +220,13 @@ def read_json(text: str) -> tuple[Entry, ...]:
     >>> [(entry.name, entry.value, entry.place.column) for entry in read_json('{"a": {"b": [1, 2]}}')]
     [('a.b', (1, 2), 13)]
     """
-    bound_json(text)
+    text_bounds.bound_json(text)
     try:
         json.loads(text, parse_int=lambda _: 0, parse_float=lambda _: 0)
     except json.JSONDecodeError as error:
         raise refusal(Place(error.lineno, error.colno), "not_json", "this is no JSON", "mend it there") from None
     except RecursionError:
-        raise refusal(Place(1, 1), *TOO_DEEP) from None
+        raise refusal(Place(1, 1), *text_bounds.TOO_DEEP) from None
     tokens = [(match[0], match.start()) for match in _TOKEN.finditer(text)]
     if tokens[0][0] != "{":
         raise refusal(Place(1, 1), "not_an_object", "the file is no object", "give settings with their values")
@@ -296,7 +278,7 @@ class _Reader:
         if isinstance(value, float) and not isfinite(value):
             raise refusal(self._lines.place(offset), "not_finite", "the number is infinite", "give a finite number")
         if isinstance(value, str) and not is_text(value):
-            raise refusal(self._lines.place(offset), *NOT_TEXT)
+            raise refusal(self._lines.place(offset), *text_bounds.NOT_TEXT)
         return value
 
 
@@ -311,11 +293,11 @@ def read_toml(text: str) -> tuple[Entry, ...]:
     >>> [(entry.name, entry.value, entry.place.line) for entry in read_toml("[a]\nb = 1\n")]
     [('a.b', 1, 2)]
     """
-    bound_toml(text)
+    text_bounds.bound_toml(text)
     try:
         tables = tomllib.loads(text)
     except RecursionError:
-        raise refusal(Place(1, 1), *TOO_DEEP) from None
+        raise refusal(Place(1, 1), *text_bounds.TOO_DEEP) from None
     except ValueError as error:
         stated = _ERROR_PLACE.search(str(error))
         place = Place(int(stated[1]), int(stated[2])) if stated else Lines(text).place(len(text))
@@ -340,7 +322,7 @@ def _places(text: str) -> Iterator[tuple[str, Place]]:
     for number, line in enumerate(text.split("\n"), 1):
         line = line.removesuffix("\r")  # noqa: PLW2901 - the same line, without what ends it
         if head := _TABLE.match(line):
-            table = head[1].strip()[: LONGEST_NAME + 1]
+            table = head[1].strip()[: text_bounds.LONGEST_NAME + 1]
             yield table, Place(number, 1)
         elif key := _KEY.match(line):
             yield full_name(table, key[1].replace('"', "").replace("'", "")), Place(number, key.end() + 1)
@@ -367,7 +349,7 @@ def read_yaml(text: str) -> tuple[Entry, ...]:
     >>> [(entry.name, entry.value) for entry in read_yaml("a:\n  b: 1\n  c: [x, 2.5]\n")]
     [('a.b', 1), ('a.c', ('x', 2.5))]
     """
-    bound_yaml(text)
+    text_bounds.bound_yaml(text)
     try:
         events = _checked(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
         first = next(events)
@@ -388,8 +370,8 @@ def read_yaml(text: str) -> tuple[Entry, ...]:
 def _checked(events: Events) -> Events:
     """Node events of documents without anchors, aliases and tags."""
     for count, event in enumerate(events):
-        if count > MOST_WORDS:
-            raise refusal(_place(event), *TOO_MANY_WORDS)
+        if count > text_bounds.MOST_WORDS:
+            raise refusal(_place(event), *text_bounds.TOO_MANY_WORDS)
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise refusal(_place(event), "anchor", "anchors and aliases are not taken", "write the value out")
         if getattr(event, "tag", None):
@@ -403,8 +385,8 @@ def _mapping(events: Events, outer: str, depth: int) -> Iterator[Entry]:
     for key in events:
         if isinstance(key, yaml.MappingEndEvent):
             return
-        if depth > DEEPEST:
-            raise refusal(_place(key), *TOO_DEEP)
+        if depth > text_bounds.DEEPEST:
+            raise refusal(_place(key), *text_bounds.TOO_DEEP)
         if not isinstance(key, yaml.ScalarEvent):
             raise refusal(_place(key), "too_deep", "a key is a list or a mapping", "name settings by text")
         if key.value in seen:
@@ -421,8 +403,8 @@ def _mapping(events: Events, outer: str, depth: int) -> Iterator[Entry]:
 def _value(events: Events, event: Any, depth: int) -> Any:
     if isinstance(event, yaml.ScalarEvent):
         return _scalar(event)
-    if depth > DEEPEST:
-        raise refusal(_place(event), *TOO_DEEP)
+    if depth > text_bounds.DEEPEST:
+        raise refusal(_place(event), *text_bounds.TOO_DEEP)
     if isinstance(event, yaml.MappingStartEvent):
         return tuple((entry.name, entry.value) for entry in _mapping(events, "", depth + 1))
     items = []
@@ -451,7 +433,7 @@ def _place(event: Any) -> Place:
 _BETWEEN = re.compile(r"(?:\s|\\\r?\n)*+")
 _PLAIN_WORD = re.compile(r"[^\s'\"$`\\]++")
 _COMMENT = re.compile(r"[^\n]*+")
-_LONG_NUMBER = re.compile(rf"[+-]?[\d.]{{{MOST_DIGITS + 1}}}")
+_LONG_NUMBER = re.compile(rf"[+-]?[\d.]{{{text_bounds.MOST_DIGITS + 1}}}")
 
 
 def read_arguments(text: str) -> tuple[Entry, ...]:
@@ -460,9 +442,9 @@ def read_arguments(text: str) -> tuple[Entry, ...]:
     >>> [(entry.name, entry.value) for entry in read_arguments("x.py --a 1 2 --b=3 --c")]
     [('a', ('1', '2')), ('b', ('3',)), ('c', ())]
     """
-    words = list(islice(_words(text, Lines(text)), MOST_WORDS + 1))
-    if len(words) > MOST_WORDS:
-        raise refusal(words[-1][1], *TOO_MANY_WORDS)
+    words = list(islice(_words(text, Lines(text)), text_bounds.MOST_WORDS + 1))
+    if len(words) > text_bounds.MOST_WORDS:
+        raise refusal(words[-1][1], *text_bounds.TOO_MANY_WORDS)
     program = max((n for n, (word, _) in enumerate(words) if word.endswith(".py")), default=-1)
     found: list[tuple[str, list[str], Place]] = []
     for word, place in words[program + 1 :]:
@@ -490,7 +472,7 @@ def _words(text: str, lines: Lines) -> Iterator[tuple[str, Place]]:
             continue
         word, after = _word(text, offset, lines)
         if _LONG_NUMBER.match(word):
-            raise refusal(lines.place(offset), *TOO_MANY_DIGITS)
+            raise refusal(lines.place(offset), *text_bounds.TOO_MANY_DIGITS)
         yield word, lines.place(offset)
         offset = after
 
