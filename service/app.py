@@ -81,7 +81,7 @@ PRELOADED = (
     "service.evaluation.accuracy",
     "service.evaluation.totals",
 )
-"""Modules that the fork server imports once for all computing processes; they import others when needed."""
+"""Modules that the fork server imports once for all compute processes, which import others when needed."""
 
 
 def create_app(
@@ -140,7 +140,7 @@ def contract_of_service() -> bytes:
 
 
 def _add_routes(app: FastAPI) -> None:
-    """Mount the routers; a route of another class would be open to everyone, so none starts."""
+    """Mount the routers; raise TypeError if a route is not a StrictRoute, because it would need no authentication."""
     routes = [route for router in ROUTERS for route in router.routes]
     unguarded = [route.path for route in routes if isinstance(route, APIRoute) and not isinstance(route, StrictRoute)]
     if unguarded:

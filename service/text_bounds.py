@@ -1,7 +1,7 @@
 """Bounds on the structure of callers' texts, checked in linear time before parsing.
 
-A parser may cost more than a text weighs: a key of a hundred thousand dotted parts, a number of a million digits, a
-list in a list in a list. Real files of launchers have some 300 settings, six levels and numbers of 20 digits.
+A short text can take a parser long: a key of a hundred thousand dotted parts, a number of a million digits, deeply
+nested lists. Real launcher files have some 300 settings, six levels and numbers of 20 digits.
 """
 
 import re
@@ -12,7 +12,7 @@ from itertools import islice
 from service.errors import Problem, Refused
 
 DEEPEST = 16
-"""Nesting depth of lists, objects and tables, and parts of a dotted key."""
+"""Largest nesting depth of lists, objects and tables, and most parts of a dotted key."""
 
 LONGEST_NAME = 256
 """Characters of a setting's full name, including its parents."""
@@ -26,7 +26,7 @@ MOST_WORDS = 4 * MOST_SETTINGS
 """Words of one file, names and values together."""
 
 MOST_COLUMNS = 256
-"""Columns of a table; sacct knows some 110."""
+"""Columns of a table; sacct has some 110."""
 
 MOST_COMMANDS = 64
 """Commands and here-documents of a shell script that start training or write a file."""
@@ -73,18 +73,18 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 def is_text(text: str) -> bool:
-    """Whether a text can be stored and sent as it is: false where it holds a NUL or half of a surrogate pair."""
+    """Whether a text can be stored and sent as it is: false if it contains a NUL or half of a surrogate pair."""
     return "\0" not in text and (text.isascii() or _HALF.search(text) is None)
 
 
 def refusal(place: Place, code: str, message: str, fix: str, field: str = FIELD) -> Refused:
-    """The rejection of a text at a line and column; it repeats nothing of the text."""
+    """A refusal of a text at a line and column; it does not quote the text."""
     located = f"line {place.line}, column {place.column}: {message}"
     return Refused(Problem(field=field, code=code, message=located, fix=fix))
 
 
 Bound = tuple[str, str, str]
-"""What a text breaks: the code, message and fix of its refusal."""
+"""Code, message and fix of the refusal of a text that breaks a bound."""
 
 NOT_TEXT: Bound = ("not_text", "the text holds a NUL or half of a surrogate pair", "remove that character")
 TOO_DEEP: Bound = ("too_deep", f"lists, objects or dotted names nest deeper than {DEEPEST}", "flatten the file")
@@ -101,15 +101,15 @@ _TOO_MANY_DIRECTIVES: Bound = (
 )  # fmt: skip
 
 
-_TOML_TEXTS = re.compile(
+_TOML_STRINGS = re.compile(
     r"""\#[^\n]*+
     |\"\"\"(?:[^"\\]++|\\.|"(?!""))*+(?:"{3,5}|\Z)|\'\'\'(?:[^']++|'(?!''))*+(?:'{3,5}|\Z)
     |"(?:[^"\\\n]++|\\.)*+"?|'[^'\n]*+'?""",
     re.VERBOSE | re.DOTALL,
 )
-"""Comments and texts of TOML. Quantifiers are possessive and closing quotes optional, so nothing is read twice."""
+"""Comments and strings of TOML. Quantifiers are possessive and closing quotes optional: the match never backtracks."""
 
-_JSON_TEXTS = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_JSON_STRINGS = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 _LONG_NUMBER = re.compile(rf"(?<![\w.])[0-9.][\w.]{{{MOST_DIGITS}}}")
 _BRACKET = re.compile(r"[\[\]{}]")
@@ -121,7 +121,7 @@ _DIRECTIVE = re.compile(r"^%", re.MULTILINE)
 
 def bound_toml(text: str) -> None:
     """Reject a TOML text with a structure beyond any real file."""
-    plain = _without(text, _TOML_TEXTS)
+    plain = _without(text, _TOML_STRINGS)
     lines = Lines(text)
     _bound_depth(lines, plain)
     _bound_count(lines, plain, _SETTING, MOST_SETTINGS, TOO_MANY_SETTINGS)
@@ -132,7 +132,7 @@ def bound_toml(text: str) -> None:
 
 def bound_json(text: str) -> None:
     """Reject a JSON text with a structure beyond any real file."""
-    plain = _without(text, _JSON_TEXTS)
+    plain = _without(text, _JSON_STRINGS)
     lines = Lines(text)
     _bound_depth(lines, plain)
     _bound_count(lines, plain, _VALUE, MOST_WORDS, TOO_MANY_WORDS)

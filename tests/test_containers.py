@@ -15,7 +15,7 @@ import typer.main
 
 from service.cli.application import app
 from service.settings import PREFIX
-from service.worker.command import _parsed
+from service.worker.command import _parse_options
 from tests.containers import OF_WORKERS, SETTINGS, arguments, dockerfile, stages
 from tests.house.source import ROOT
 
@@ -97,7 +97,7 @@ def test_a_ray_head_has_what_the_extra_asks_for_and_starts_a_worker_on_itself() 
     assert (shell, option) == ("sh", "-c")
     (port,) = arguments("EXPOSE", "ray")
     assert head.startswith(f"ray start --head --port {port} ")
-    assert _parsed(worker.removeprefix("traincost worker ").split()).ray_address == f"127.0.0.1:{port}"
+    assert _parse_options(worker.removeprefix("traincost worker ").split()).ray_address == f"127.0.0.1:{port}"
 
 
 @pytest.mark.parametrize("stage", IMAGES)

@@ -16,7 +16,7 @@ from service.api.server import STOP_SECONDS
 from service.cli.application import app
 from service.cli.serve import END_SECONDS
 from service.settings import PREFIX
-from service.worker.command import _parsed
+from service.worker.command import _parse_options
 from tests.containers import OF_WORKERS, SETTINGS, arguments
 from tests.formats.tools import read_by
 from tests.guide_pages import blocks_of
@@ -118,7 +118,7 @@ def test_a_command_is_one_that_the_command_line_accepts(pod: dict[str, Any]) -> 
     program, name, *options = container(pod)["args"]
     assert program == "traincost"
     if name == "worker":
-        given = _parsed(options)
+        given = _parse_options(options)
         assert (given.once, given.max_idle) == ((True, 600) if pod["spec"].get("restartPolicy") else (False, None))
         return
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # a group of commands

@@ -1,20 +1,20 @@
-"""Names that differ between the wire and Python."""
+"""Names on the wire that differ from Python's, and marks of schemas in the contract."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 WIRE_NAMES = {"six_n": "6n", "memory_class": "class"}
-"""Field names that Python cannot spell."""
+"""Field names that are no Python identifiers or are keywords, by their Python name."""
 
 INLINE = {"inline": True}
 """Metadata of a mapping whose items are serialised among the fields of its object."""
 
 EACH = "x-each"
-"""Mark of an object whose fields the contract describes as parameters of their own."""
+"""Mark of an object whose fields the contract describes as separate parameters."""
 
 COMPONENT = "x-component"
-"""Key of the name under which the contract publishes a schema that stands in the place of its use."""
+"""Key of the component name of a schema, which the contract publishes once and refers to at each use."""
 
 OWN_DESCRIPTION = "x-component-description"
 """Key of the description of a component, beside that of its use."""
@@ -36,7 +36,7 @@ class Described:
 
 
 class Published(Described):
-    """Marks a value with the name of the component that describes it, which a request defines."""
+    """Marks a value with the name of the component that describes it; a request defines the component."""
 
     def __init__(self, name: str) -> None:
         super().__init__({COMPONENT: name})

@@ -1,6 +1,6 @@
-"""Background threads of a process, and the questions of checks, which one of them writes so that no check waits.
+"""Background threads of a process, and a queue for the questions of checks, so that no check waits for the database.
 
-Retention goes by the slower of two clocks: the database's, and the time since the process started.
+Retention uses the slower of two clocks: the database's, and the time since the process started.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ from service.store.scenarios import CheckedQuestion, remove_checked_questions, s
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 3600.0
-"""Longest wait for an event: what is old is removed then."""
+"""Longest wait for an event, after which old rows are removed."""
 
 
-def repeat(complaint: str, task: Callable[[], object], seconds: float, stop: Event, noted: Event | None = None) -> None:
-    """Run a task periodically until `stop` is set, after each `noted`, if any; log the first of several failures."""
+def repeat(warning: str, task: Callable[[], object], seconds: float, stop: Event, noted: Event | None = None) -> None:
+    """Run a task periodically, or after each `noted`, until `stop` is set; log the first of several failures."""
     failing = False
     while True:
         if noted is not None:
@@ -46,7 +46,7 @@ def repeat(complaint: str, task: Callable[[], object], seconds: float, stop: Eve
             task()
         except Exception as error:  # of any kind: requests go on, and the next run may succeed
             if not failing:
-                log.warning("%s: %s", complaint, type(error).__name__)
+                log.warning("%s: %s", warning, type(error).__name__)
             failing = True
             if noted is not None:
                 noted.set()
@@ -55,7 +55,7 @@ def repeat(complaint: str, task: Callable[[], object], seconds: float, stop: Eve
 
 
 PAUSE_SECONDS = 0.05
-"""Pause between two removals, in which other writers proceed. Source: a choice."""
+"""Pause between two removals, so that other writers proceed. Source: a choice."""
 
 
 class Retention:
@@ -63,18 +63,18 @@ class Retention:
 
     def __init__(self, engine: Engine, settings: Settings, stop: Event) -> None:
         self._engine, self._stop = engine, stop
-        self._keeping = RetentionPeriods(
+        self._periods = RetentionPeriods(
             **{field.name: getattr(settings, f"keep_{field.name}") for field in fields(RetentionPeriods)}
         )
         self._clock = SlowerClock(engine)
 
     def run(self) -> dict[str, int]:
         """Remove the rows that are too old now, and count them by table."""
-        return remove_old(self._engine, self._keeping, self._clock.present(), partial(self._stop.wait, PAUSE_SECONDS))
+        return remove_old(self._engine, self._periods, self._clock.present(), partial(self._stop.wait, PAUSE_SECONDS))
 
 
 REFRESH_SECONDS = 1.0
-"""Shortest time between the beginnings of two reads: any caller may send a made-up link."""
+"""Shortest time between the beginnings of two reads, because any caller may send an invented link."""
 
 
 class SigningSecretRefresh:
@@ -105,26 +105,26 @@ MOST_WAITING_BYTES = 1 << 25
 """Queued questions while the database does not answer; beyond that the oldest are dropped. Source: a choice."""
 KEPT_DAYS = 400
 """Retention of questions. Source: a choice; a year's budget and some weeks to close it."""
-OTHERS_SECONDS = 2 * CHECKS_SECONDS
+REPLICA_SECONDS = 2 * CHECKS_SECONDS
 """Longest wait for another replica's queue: its next write, and as long again for the write itself."""
 RETRY_SECONDS = 0.05
 """Time between two reads during that wait."""
-MOST_PATIENT = 8
-"""Requests that wait for it at once; others get a 404 at once, so that threads stay free."""
+MOST_WAITING_READS = 8
+"""Most requests that wait at the same time; others get a 404 immediately, so that threads stay free."""
 
 
 class CheckedQuestions:
-    """Questions that wait to be written."""
+    """A queue of checks' questions to write."""
 
     def __init__(self, engine: Engine | None, replicas: Replicas | None = None) -> None:
         self._engine, self._replicas = engine, replicas
         self._clock = None if engine is None else SlowerClock(engine)
-        self._patient = BoundedSemaphore(MOST_PATIENT)
+        self._waiting_reads = BoundedSemaphore(MOST_WAITING_READS)
         self._waiting: dict[tuple[str, str], tuple[CheckedQuestion, int]] = {}
         self._bytes, self._next_removal = 0, monotonic()
         self._lock, self._writing = Lock(), Lock()
         self.noted = Event()
-        """Set where a question waits to be written."""
+        """Set when a question waits to be written."""
 
     def keep(self, question: CheckedQuestion, owner: str = TEAM) -> None:
         """Queue a question of an owner, unless it is too long."""
@@ -146,7 +146,7 @@ class CheckedQuestions:
             self.keep(question, owner)
 
     def find(self, estimate_id: str, owner: str | None = None) -> CheckedQuestion | None:
-        """A question that is not written yet; None where it is written, or its owner differs."""
+        """A question that is not written yet; None if it is written, or its owner differs."""
         with self._lock:
             if owner is not None:
                 queued = self._waiting.get((estimate_id, owner))
@@ -154,7 +154,7 @@ class CheckedQuestions:
             return next((one for (name, _), (one, _) in self._waiting.items() if name == estimate_id), None)
 
     def write(self) -> None:
-        """Write the queued questions; keep them queued where the database fails."""
+        """Write the queued questions; keep them queued if the database fails."""
         with self._writing:
             with self._lock:
                 batch = {key: question for key, (question, _) in self._waiting.items()}
@@ -167,23 +167,23 @@ class CheckedQuestions:
 
     def of_others(self) -> Callable[[], bool]:
         """A function that waits for other replicas' queues: it returns whether to read the database again."""
-        end = monotonic() + OTHERS_SECONDS
+        end = monotonic() + REPLICA_SECONDS
 
         def should_retry() -> bool:
             if self._replicas is None or monotonic() > end or not self._replicas.are_there():
                 return False
-            if not self._patient.acquire(blocking=False):
+            if not self._waiting_reads.acquire(blocking=False):
                 return False
             try:
                 sleep(RETRY_SECONDS)
             finally:
-                self._patient.release()
+                self._waiting_reads.release()
             return True
 
         return should_retry
 
     def write_and_forget(self) -> None:
-        """Write the queued questions, and forget older ones once an hour."""
+        """Write the queued questions, and remove old ones once an hour."""
         self.write()
         if monotonic() >= self._next_removal:
             self.forget()
@@ -217,19 +217,18 @@ async def background_refresh(app: FastAPI) -> AsyncIterator[None]:
     is_alone = state.engine is None or state.engine.dialect.name == "sqlite"  # no other replica waits for this process
     seconds = WRITE_SECONDS if is_alone else FOLLOW_SECONDS
     tasks: tuple[tuple[str, Callable[[], None], float, Event | None], ...] = (
-        ("the catalogue in memory is not brought up to date", follow, seconds, None),
-        ("keys that others make or revoke are not seen", refresh_keys, KEYS_SECONDS, None),
-        ("it is not written when keys were last used", keys.write_uses, WRITE_SECONDS, keys.noted),
-        ("refused changes are missing in the audit log", denied.write, WRITE_SECONDS, denied.noted),
-        ("the questions of checks are not kept", checks.write_and_forget, CHECKS_SECONDS, checks.noted),
+        ("the catalogue in memory is not refreshed", follow, seconds, None),
+        ("keys that other processes create or revoke are not read", refresh_keys, KEYS_SECONDS, None),
+        ("last uses of keys are not written", keys.write_uses, WRITE_SECONDS, keys.noted),
+        ("denied changes are missing in the audit log", denied.write, WRITE_SECONDS, denied.noted),
+        ("questions of checks are not stored", checks.write_and_forget, CHECKS_SECONDS, checks.noted),
     )
-    checks.noted.set()  # what is old is removed at the start
+    checks.noted.set()  # remove old questions at the start
     with suppress(Unreachable):  # recorded before the first read, so that concurrent writers wait for it
         await run_in_threadpool(state.replicas.announce, 0)
         await run_in_threadpool(_follow, app)
     threads = [
-        _start_thread(partial(repeat, complaint, task, seconds, stop, noted))
-        for complaint, task, seconds, noted in tasks
+        _start_thread(partial(repeat, warning, task, seconds, stop, noted)) for warning, task, seconds, noted in tasks
     ]
     try:
         yield

@@ -1,4 +1,4 @@
-"""What routes read of a request beside its body: catalogue, database, common query parameters and its address."""
+"""Inputs of routes beside the request body: catalogue, database, common query parameters and address."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -20,17 +20,17 @@ from service.store.history import History
 EXPLAIN = "explain"
 REV = "rev"
 METHOD = "method"
-TRUTH = {"true": True, "false": False}
+BOOLEANS = {"true": True, "false": False}
 
 
 def is_explained(request: Request) -> bool:
     """Whether the request asks for explanations."""
     values = request.query_params.getlist(EXPLAIN)
-    if len(values) > 1 or any(value not in TRUTH for value in values):
+    if len(values) > 1 or any(value not in BOOLEANS for value in values):
         message = "explain is neither true nor false; it decides whether equations come with the answer"
         fix = "say explain=true, once, or leave it out"
         raise WrongParameter(Problem(field=EXPLAIN, code="not_true_or_false", message=message, fix=fix))
-    return any(TRUTH[value] for value in values)
+    return any(BOOLEANS[value] for value in values)
 
 
 def method_of(request: Request) -> ToolName | None:
@@ -46,7 +46,7 @@ def method_of(request: Request) -> ToolName | None:
 
 
 def one_of(request: Request, name: str) -> str | None:
-    """The value of a parameter that may be given once; None where it is absent."""
+    """The value of a parameter that may be given once; None if it is absent."""
     given = request.query_params.getlist(name)
     if len(given) > 1:
         message = f"{name} is given more than once, so it is unclear which counts"
@@ -58,12 +58,12 @@ def one_of(request: Request, name: str) -> str | None:
 
 
 def choice_of(request: Request, name: str, choices: Sequence[str]) -> str:
-    """The value of a parameter with a list of choices; the first choice where it is absent."""
+    """The value of a parameter with a list of choices; the first choice if it is absent."""
     return chosen(name, one_of(request, name), choices)
 
 
 def chosen(name: str, given: str | None, choices: Sequence[str]) -> str:
-    """The choice that a parameter names; the first one where it is absent."""
+    """The choice that a parameter names; the first one if it is absent."""
     if given is None:
         return choices[0]
     if given not in choices:
@@ -104,7 +104,7 @@ async def catalogue_of(request: Request) -> Catalogue:
 
 
 def view_of(request: Request) -> Catalogue:
-    """The caller's current catalogue, for routes on threads."""
+    """The caller's current catalogue, for synchronous routes."""
     history: History = request.app.state.history
     return history.view(caller_of(request).owner)
 

@@ -44,7 +44,7 @@ class Tracing:
 
     def middleware(self) -> Middleware:
         """The middleware that creates spans."""
-        return Middleware(Traced, tracing=self)
+        return Middleware(TracingMiddleware, tracing=self)
 
     def flush(self) -> None:
         """Export the queued spans."""
@@ -57,7 +57,7 @@ class Tracing:
         await run_in_threadpool(thread.join, LEAVE_SECONDS)
 
 
-class Traced:
+class TracingMiddleware:
     """ASGI middleware that creates a span for each request."""
 
     def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
@@ -70,26 +70,26 @@ class Traced:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        seen: RequestContext = scope["state"][CONTEXT]
-        named = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"] if name in _CARRIED
+        request: RequestContext = scope["state"][CONTEXT]
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"] if name in _HEADERS
         }
         method = scope["method"]
-        span = self._tracer.start_span(method, self._propagator.extract(named), SpanKind.SERVER)
+        span = self._tracer.start_span(method, self._propagator.extract(headers), SpanKind.SERVER)
         token = context.attach(set_span_in_context(span))
         try:
             await self.app(scope, receive, send)
         finally:
             context.detach(token)
-            span.set_attributes({"http.request.method": method, "traincost.request_id": seen.request_id})
-            if seen.route != UNMATCHED:
-                span.update_name(f"{method} {seen.route}")
-                span.set_attribute("http.route", seen.route)
-            if seen.status is not None:
-                span.set_attribute("http.response.status_code", seen.status)
-            if seen.status is None or seen.status >= FAILED:
+            span.set_attributes({"http.request.method": method, "traincost.request_id": request.request_id})
+            if request.route != UNMATCHED:
+                span.update_name(f"{method} {request.route}")
+                span.set_attribute("http.route", request.route)
+            if request.status is not None:
+                span.set_attribute("http.response.status_code", request.status)
+            if request.status is None or request.status >= FAILED:
                 span.set_status(StatusCode.ERROR)
             span.end()
 
 
-_CARRIED = frozenset((b"traceparent", b"tracestate"))
+_HEADERS = frozenset((b"traceparent", b"tracestate"))

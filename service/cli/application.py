@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from service import __version__
-from service.cli.console import no_garbage_collection, read_as_given
+from service.cli.console import no_garbage_collection, without_converters
 from service.errors import Refused, TraincostError
 
 FAMILIES = {
@@ -60,7 +60,7 @@ class LazyGroup(TyperGroup):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The options, which are flags."""
-        return read_as_given(super().get_params(ctx))
+        return without_converters(super().get_params(ctx))
 
 
 app = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)

@@ -29,18 +29,18 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class StrictCommand(TyperCommand):
-    """A command that names an argument which it does not take, and what to do."""
+    """A command whose error names an unexpected argument and says what to do."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options and arguments."""
-        takes_all, ctx.allow_extra_args = ctx.allow_extra_args, True
+        takes_any, ctx.allow_extra_args = ctx.allow_extra_args, True
         rest = super().parse_args(ctx, args)
-        if ctx.args and not takes_all:
+        if ctx.args and not takes_any:
             ctx.fail(f"Unexpected argument {ctx.args[0]!r}. Give the name of its option before it, or leave it out.")
         return rest
 
 
-class Family(typer.Typer):
+class CommandGroup(typer.Typer):
     """The commands of one module."""
 
     def command(
@@ -50,8 +50,8 @@ class Family(typer.Typer):
         return super().command(name, cls=cls or StrictCommand, **settings)
 
 
-class _AsGiven:
-    """A reader of an option that leaves its value as it is: flags and lists of texts need no other."""
+class _Unconverted:
+    """A converter of an option that returns the value unchanged; flags and lists of strings need no other."""
 
     @staticmethod
     def coerce(value: Any, **_: object) -> Any:
@@ -59,10 +59,10 @@ class _AsGiven:
         return value
 
 
-def read_as_given(options: list[Any]) -> list[Any]:
-    """Options without typer's readers, for which it imports pydantic, which takes longer than an estimate."""
+def without_converters(options: list[Any]) -> list[Any]:
+    """Options without typer's converters, which import pydantic; that takes longer than an estimate."""
     for option in options:
-        option._runtime_param = _AsGiven  # typer has no public way to set it
+        option._runtime_param = _Unconverted  # typer has no public way to set it
     return options
 
 
@@ -107,7 +107,7 @@ class Progress:
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: Collection[int] = (), indent: str = "") -> list[str]:
-    """Rows of cells as lines with aligned columns, those of the given numbers to the right.
+    """Rows of cells as lines with aligned columns; columns with an index in `right` are right-aligned.
 
     >>> aligned([("a", "bc"), ("def", "g")])
     ['a    bc', 'def  g']
@@ -126,7 +126,7 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Collection[int] = (), inden
 def table(
     rows: Sequence[Sequence[str]], *, has_header: bool = True, right: Collection[int] = (), indent: str = ""
 ) -> list[str]:
-    """Rows of cells as aligned lines; on a terminal, which rich is loaded for, folded to fit below a bold header."""
+    """Rows of cells as aligned lines; on a terminal, rich adds a bold header and wraps cells to the width."""
     if not rows:
         return []
     if not sys.stdout.isatty():
@@ -136,16 +136,16 @@ def table(
     from rich.table import Table
 
     grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=has_header)
-    words = [
+    least_widths = [
         max((cell_len(word) for cell in column for word in cell.split()), default=0)
         for column in zip(*rows, strict=True)
     ]
-    for place, (head, least) in enumerate(zip(rows[0], words, strict=True)):
+    for place, (head, least) in enumerate(zip(rows[0], least_widths, strict=True)):
         grid.add_column(head if has_header else "", justify="right" if place in right else "left", min_width=least)
     for row in rows[has_header:]:
         grid.add_row(*row)
     console = Console(markup=False, highlight=False, emoji=False)
-    console.width = max(console.width - len(indent), sum(words) + 2 * len(words))
+    console.width = max(console.width - len(indent), sum(least_widths) + 2 * len(least_widths))
     with console.capture() as captured:
         console.print(grid)
     return [f"{indent}{line.rstrip()}" for line in captured.get().splitlines()]
@@ -173,7 +173,7 @@ def print_answer(
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Pause the cycle collector for imports and other short work: it takes a seventh of the time and finds nothing."""
+    """Pause the garbage collector for imports and other short work, of which it takes a seventh."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -185,7 +185,7 @@ def no_garbage_collection() -> Iterator[None]:
 
 @contextmanager
 def database(*, is_made: bool = True) -> Iterator["Engine"]:
-    """The database of the settings; an SQLite file must exist where `is_made` is false."""
+    """The database of the settings; an SQLite file must exist if `is_made` is false."""
     from service.catalogue import checked_catalogue
     from service.settings import read_settings
     from service.store.database import file_of, prepare_database

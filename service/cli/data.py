@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.cli.console import AsCsv, AsJson, Family, Key, Url, connected, database, print_answer
+from service.cli.console import AsCsv, AsJson, CommandGroup, Key, Url, connected, database, print_answer
 from service.source_tree import write_generated
 
 if TYPE_CHECKING:
     from service.answers.accuracy import Accuracy
 
-app = Family()
+app = CommandGroup()
 
 Format = Annotated[str, typer.Argument(help="nccl-tests, gemm-csv, memory-snapshot, or records (a worker's own).")]
 File = Annotated[Path, typer.Argument(help="The file; - for what is piped in.", allow_dash=True)]

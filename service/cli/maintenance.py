@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.console import AsJson, Family, database, print_answer, table
+from service.cli.console import AsJson, CommandGroup, database, print_answer, table
 
 if TYPE_CHECKING:
     from service.store import Engine
     from service.tabular.lists import Record
 
-app = Family()
-keys = Family(no_args_is_help=True, help="Create, list, limit and revoke the keys of callers.")
+app = CommandGroup()
+keys = CommandGroup(no_args_is_help=True, help="Create, list, limit and revoke the keys of callers.")
 app.add_typer(keys, name="keys")
 
 Name = Annotated[str, typer.Option(help="Purpose of the key.")]
@@ -137,7 +137,7 @@ def revoke(key_id: KeyId) -> None:
     typer.echo(f"{result} {key_id.partition('.')[0]}")
 
 
-shares = Family(no_args_is_help=True, help="List and revoke the links that show scenarios without a key.")
+shares = CommandGroup(no_args_is_help=True, help="List and revoke the links that show scenarios without a key.")
 app.add_typer(shares, name="shares")
 
 ScenarioId = Annotated[str | None, typer.Argument(help="Scenario whose links to list: scn_...; all where absent.")]

@@ -14,7 +14,7 @@ from service.cli.console import (
     AsCsv,
     AsJson,
     Body,
-    Family,
+    CommandGroup,
     Key,
     Progress,
     StrictCommand,
@@ -22,7 +22,7 @@ from service.cli.console import (
     connected,
     no_garbage_collection,
     print_answer,
-    read_as_given,
+    without_converters,
 )
 from service.cli.reports import (
     comparison_report,
@@ -40,7 +40,7 @@ from service.cli.reports import (
 from service.errors import Refused
 from service.validation.flat import ALIASES, COMMAND_LINE, body_of_flat, flat_fields, rephrased
 
-app = Family()
+app = CommandGroup()
 
 
 @no_garbage_collection()
@@ -87,7 +87,7 @@ class QuestionCommand(StrictCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The options that are read."""
-        options, given = read_as_given(super().get_params(ctx)), ctx.meta.get(GIVEN)
+        options, given = without_converters(super().get_params(ctx)), ctx.meta.get(GIVEN)
         if given is None:
             return options
         return [option for option in options if option.name not in flat_fields() or given.intersection(option.opts)]

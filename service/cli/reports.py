@@ -1,4 +1,4 @@
-"""Answers of commands as text and as CSV; `estimate` has to start fast, so what only others need is imported late."""
+"""Answers of commands as text and CSV; functions import what `estimate`, which must start fast, does not need."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def degrees_in_words(layout: Layout) -> list[str]:
 
 
 def layout_in_words(layout: Layout) -> str:
-    """A whole layout, but for what goes without saying.
+    """A layout in words, without fields at their defaults.
 
     >>> layout_in_words(Layout(data=8, tensor=2, pipeline=4, virtual_pipeline=2, zero_stage=1, shard_group=8,
     ...                        schedule="interleaved-1f1b", sequence_parallel=True))
@@ -200,14 +200,14 @@ def _run(answer: Answer) -> list[Row]:
 
 
 def _predicted(label: str, interval: Interval, text_of: Callable[[float], str]) -> Row:
-    """A line of a prediction; both ends of its interval have one unit where they share it."""
+    """A row for a prediction; the unit appears once if both ends of the interval have the same."""
     low, high = text_of(interval.low), text_of(interval.high)
     number, space, unit = low.partition(" ")
     return label, text_of(interval.value), f"{number if space and high.endswith(f' {unit}') else low} to {high}"
 
 
 def _csv(names: Sequence[str], intervals: Collection[str], rows: Iterable[Iterable[Any]]) -> str:
-    """Rows as CSV, where an interval has three cells."""
+    """Rows as CSV, with three cells for each interval."""
     from service.tabular.lists import csv_text
 
     heads = ((f"{name}.low", name, f"{name}.high") if name in intervals else (name,) for name in names)
@@ -223,7 +223,7 @@ def _ends(interval: Interval | None) -> tuple[float | None, ...]:
 
 
 def _cell(value: Any) -> str:
-    """A value as one cell of a terminal's table; of an interval, its value."""
+    """A value as one cell of a terminal's table; an interval as its value."""
     if isinstance(value, Mapping):
         value = value["value"]
     if value is None or isinstance(value, str | bool | Sequence):
@@ -405,7 +405,7 @@ def _reasons(rows: Iterable[Any], start: int) -> list[str]:
 
 
 MOST_LINES = 8
-"""Lines of the estimate to show. Source: a choice; the most different come first."""
+"""Most lines of the estimate in a report, those with the largest difference first. Source: a choice."""
 
 
 def diagnosis_report(diagnosis: Diagnosis) -> str:
@@ -437,7 +437,7 @@ PROBE_COLUMNS = (
 )  # fmt: skip
 
 MOST_SHOWN = 12
-"""Measurements of one probe in the report. Source: a choice; --csv and --json list all."""
+"""Most measurements of one probe in a report; --csv and --json list all. Source: a choice."""
 
 
 def describe_event(name: str, data: str) -> Iterator[str]:
@@ -534,7 +534,7 @@ def reconciliation_csv(reconciled: Reconciliation) -> str:
 
 
 def reconciliation_report(reconciled: Reconciliation) -> str:
-    """Reconciled jobs as text: a table, totals, and left out jobs with reasons."""
+    """Reconciled jobs as text: a table, totals, and the jobs left out with reasons."""
     blocks = ["\n".join(table([JOB_HEADER, *map(_job_cells, reconciled.jobs)]))] if reconciled.jobs else []
     ratio, wrong = reconciled.median_used_over_predicted_fraction, reconciled.verdicts_wrong
     if ratio is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.cli.console import Family
+from service.cli.console import CommandGroup
 from service.worker.command import HELP
 from service.worker.command import main as work
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-app = Family()
+app = CommandGroup()
 
 
 @app.command()

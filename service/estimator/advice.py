@@ -27,10 +27,10 @@ SENSIBLE_BATCH_TOKENS = (4e6, 64e6)
 Source: Ultrascale Playbook, batch size."""
 
 LEAST_TRAINING_TOKENS = 200e9
-"""Fewer tokens are not recommended for a language model. Source: lecture notes, memory and compute requirements."""
+"""Fewest recommended tokens for a language model. Source: lecture notes, memory and compute requirements."""
 
 NOTICEABLE_PADDING_FRACTION = 0.05
-"""Padding below this share is not worth a warning. Source: an assumption; a round figure."""
+"""Smallest share of padding that is worth a warning. Source: an assumption; a round figure."""
 
 TOKENS_FOR_EACH_PARAMETER = 20
 """Compute-optimal training tokens for each parameter. Source: Hoffmann et al. 2022, arXiv:2203.15556."""
@@ -38,7 +38,7 @@ TOKENS_FOR_EACH_PARAMETER = 20
 NO_TOTALS = "totals is null: give recipe.training_tokens"
 NO_COST = "cost_usd is null: give price.usd_per_gpu_hour"
 NO_ELECTRICITY = "cost_usd holds no electricity: give price.usd_per_kwh"
-"""Warnings that only an answer with totals needs."""
+"""Warnings about totals; a memory answer has none of them."""
 
 
 def assumptions_of(resolved: ResolvedQuestion) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ def _tokens(resolved: ResolvedQuestion, active: int) -> Iterator[str]:
 
 
 def warnings_of_memory(resolved: ResolvedQuestion) -> tuple[str, ...]:
-    """Warnings that do not depend on what the run costs."""
+    """Warnings about memory, sequences and layout."""
     return (*_sequence_warnings(resolved), *_layout_warnings(resolved))
 
 
@@ -219,19 +219,19 @@ OFFLOADS: dict[OffloadName, tuple[OffloadName, ...]] = {
     "model": (),
 }
 
-OF_ACTIVATIONS = ("activations", "logits", "recomputed_activations", "layer_buffers")
+ACTIVATION_LINES = ("activations", "logits", "recomputed_activations", "layer_buffers")
 """Lines that hold activations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateChange:
-    """One changed question."""
+    """One change of a question."""
 
     field: str
     value: str
     also: tuple[str, ...] = ()
     question: Question
-    """The question as it was asked but for them."""
+    """The question with `field` and `also` changed."""
 
 
 Ladder: TypeAlias = Iterable[CandidateChange]
@@ -239,7 +239,7 @@ Ladder: TypeAlias = Iterable[CandidateChange]
 
 
 def single_changes(question: Question, resolved: ResolvedQuestion, biggest: str, factor: float) -> Iterator[Ladder]:
-    """The ladders of a question, those first that make its largest line smaller."""
+    """The ladders of a question, first those that make its largest memory line smaller."""
     stack, recipe, zero_stage = resolved.workload.stack, question.recipe, resolved.question.layout.zero_stage
     axes = [_splits(question, resolved, axis, factor) for axis in ("expert", "tensor", "context", "pipeline")]
     of_states = [
@@ -254,12 +254,12 @@ def single_changes(question: Question, resolved: ResolvedQuestion, biggest: str,
         _recipe_changes(question, "attention", ("flash",) if recipe.attention == "eager" else ()),
         _losses(question, resolved),
     ]
-    first, last = (of_activations, of_states) if biggest in OF_ACTIVATIONS else (of_states, of_activations)
+    first, last = (of_activations, of_states) if biggest in ACTIVATION_LINES else (of_states, of_activations)
     yield from (*first, *axes, *last)
 
 
 def last_resorts(question: Question, factor: float) -> Iterator[Ladder]:
-    """More GPUs, and methods that train less: what is left where no other field is enough."""
+    """Changes to try if no other field is enough: more GPUs, and methods that train less."""
     yield _more_gpus(question, factor)
     if question.recipe.method == "full":
         yield _recipe_changes(question, "method", ("lora", "qlora"))
@@ -276,7 +276,7 @@ def _layout_changes(question: Question, name: str, values: Iterable[Any]) -> Lad
 
 
 def _layout_change(question: Question, name: str, value: Any, data: int | None) -> CandidateChange:
-    """One field of the layout changed, and the replicas where the question names them."""
+    """A change of one field of the layout, and of `data` if the question gives it."""
     also = () if data == question.layout.data else (f"layout.data={data}",)
     layout = replace(question.layout, **{name: value, "data": data})
     return CandidateChange(
@@ -291,7 +291,7 @@ def _more_recompute(rule: Recompute) -> tuple[str, ...]:
 
 
 def _losses(question: Question, resolved: ResolvedQuestion) -> Ladder:
-    """The cross entropy of the software that keeps the fewest bytes."""
+    """The cross entropy of the software that saves the fewest bytes."""
     workload, given = resolved.workload, question.recipe.stack
     element = workload.precision.element_bytes
     least = min(workload.implementation.cross_entropies, key=lambda name: CROSS_ENTROPIES[name].logit_bytes(element))
@@ -303,7 +303,7 @@ def _losses(question: Question, resolved: ResolvedQuestion) -> Ladder:
 
 
 def _multiples(factor: float) -> list[int]:
-    """By how much to multiply a degree: from where on it may be enough, for k-fold degrees save at most k-fold bytes.
+    """Factors to try on a degree, first those that may be enough: a k-fold degree saves at most k-fold bytes.
 
     >>> _multiples(3.5), _multiples(100.0)
     ([4, 8, 16, 32, 2], [32, 16, 8, 4, 2])
@@ -314,7 +314,7 @@ def _multiples(factor: float) -> list[int]:
 
 
 def _splits(question: Question, resolved: ResolvedQuestion, axis: str, factor: float) -> Ladder:
-    """Multiples of one axis with as many fewer replicas, which experts alone share."""
+    """Multiples of one degree with as many fewer replicas; expert parallelism keeps the replicas."""
     if axis == "expert" and not resolved.workload.model.num_experts:
         return
     degree, data = getattr(question.layout, axis), question.layout.data
@@ -353,7 +353,7 @@ MOST_CHANGES = 8
 """Changes that an answer names. Source: a choice; more are not read."""
 
 VERDICTS: tuple[Verdict, ...] = ("fits", "at_risk", "out_of_memory")
-"""In the order of changes."""
+"""Verdicts in the order in which changes are ranked."""
 
 LEAST_SAVING = 0.01
 """Share of the device peak that a change must save to be worth a line. Source: a choice; less is within the spread."""
@@ -370,7 +370,7 @@ class ChangeResult:
 
     @property
     def device_bytes(self) -> float:
-        """Device peak of the fullest GPU [byte]."""
+        """Device peak of the GPU with the highest peak [byte]."""
         return self.memory.device_peak_bytes.value
 
     @property
@@ -380,7 +380,7 @@ class ChangeResult:
 
     @property
     def token_seconds(self) -> float:
-        """Seconds of one step over its tokens: a batch that is left to its default follows the layout."""
+        """Seconds of one step over its tokens, because the default batch depends on the layout."""
         recipe = self.resolved.workload.recipe
         seconds = total_seconds(slowest_step(self.resolved, self.stages))
         return seconds / (recipe.global_batch * recipe.sequence_length)
@@ -393,7 +393,7 @@ class LadderSearch:
     left: Iterator[CandidateChange]
     """Values that are not tried yet."""
     tried: list[tuple[CandidateChange, ChangeResult]] = field(default_factory=list)
-    """Those that broke no rule."""
+    """Tried values that broke no rule."""
     is_enough: bool = False
     """Whether the last one made the job fit."""
     may_continue: bool = True
@@ -419,7 +419,7 @@ def _always() -> bool:
 
 
 def advised(memory: Memory, question: Question, may_continue: Callable[[], bool] = _always) -> Memory:
-    """The memory part of an answer with what to change where it does not surely fit."""
+    """The memory part of an answer, with suggested changes if the job may not fit."""
     if verdict_of(memory.oom_probability_fraction) == "fits":
         return memory
     changes = ranked_changes(question, memory.biggest_line, may_continue)
@@ -442,7 +442,7 @@ def ranked_changes(question: Question, biggest: str, may_continue: Callable[[], 
 
 
 def _search_ladders(ladders: Iterable[Ladder], most: int, may_continue: Callable[[], bool]) -> list[LadderSearch]:
-    """The values of each ladder that break no rule, up to the first that is enough, a value of each ladder in turn."""
+    """Try one legal value of each ladder in turn, until each has a value that is enough or `most` are tried."""
     searches = [LadderSearch(iter(ladder)) for ladder in ladders]
     going = searches
     while going and most > 0:
@@ -456,7 +456,7 @@ def _search_ladders(ladders: Iterable[Ladder], most: int, may_continue: Callable
 
 
 def _best_change(search: LadderSearch, before_bytes: float, before_seconds: float) -> Iterator[Change]:
-    """The change that a ladder comes to: the first value that is enough, or else the one that saves most."""
+    """The best change of a ladder: the first value that is enough, or else the one that saves most."""
     worthwhile = [
         (change, result)
         for change, result in search.tried
@@ -477,7 +477,7 @@ def _best_change(search: LadderSearch, before_bytes: float, before_seconds: floa
 
 
 def _cost(change: Change) -> float:
-    """What ranks a change: time lost where it fits, memory still missing where it does not."""
+    """Sort key of a change: lost time if the job fits with it, else its device peak."""
     return change.slower_fraction if change.verdict == "fits" else change.device_peak_bytes
 
 
@@ -488,7 +488,7 @@ def _result_of(question: Question) -> ChangeResult:
 
 
 def describe_change(change: Change) -> str:
-    """A change as a person reads it.
+    """A change in words.
 
     >>> wider = Change(
     ...     field="layout.tensor", value="4", also=("layout.data=2",), saves_bytes=2.0**30, device_peak_bytes=1.0,

@@ -44,7 +44,7 @@ class Workload:
     requested: Software
     """Training software as the recipe gives it."""
     software: CompleteSoftware
-    """The same with every choice but the versions filled."""
+    """The same with every default filled except versions."""
     versions: Versions
     """Versions of its libraries; None means the newest."""
     implementation: Implementation
@@ -57,7 +57,7 @@ class Workload:
     ledger: Ledger
     vocabulary_multiple: int
     constants: StepConstants = STEP_CONSTANTS
-    """What published steps add to data sheets and benchmarks."""
+    """Step-time constants, fitted on published steps."""
 
     @property
     def calibrated_steps(self) -> tuple[MeasuredStep, ...]:
@@ -74,7 +74,7 @@ def recompute_of(recipe: Recipe) -> Recompute:
 
 
 def workload_of(question: CompleteQuestion) -> Workload:
-    """The rows and the ledger that a question names, each looked up once."""
+    """The workload of a question: its rows and its ledger, each looked up once."""
     recipe, gpu, method = question.recipe, question.gpu, method_of(question.recipe)
     software, precision, recompute = software_of(recipe), PRECISIONS[recipe.precision], recompute_of(recipe)
     stack, run = STACKS[software.name], implementation_of(software)

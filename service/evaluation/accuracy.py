@@ -46,7 +46,7 @@ from service.validation.devices import is_possible, slug_of
 from service.validation.reading import to_bytes
 
 GPU = "h100-sxm5-80gb"
-"""The GPU of the questions; live tensors are the same on any."""
+"""GPU of the questions; live tensors do not depend on it."""
 
 
 @cache
@@ -120,7 +120,7 @@ class _Tally:
     """Running counts and errors of one group of measurements."""
 
     gpu: Gpu | None
-    """Their device; None if the catalogue does not have it."""
+    """GPU of the measurements; None if the catalogue does not have it."""
     measurements: int = 0
     quarantined: int = 0
     compared: list[Comparison] = field(default_factory=list)
@@ -149,10 +149,10 @@ class _Tally:
 LISTED_ROWS = 20
 
 LARGEST_LINES = 3
-"""Memory lines or step parts named for a prediction."""
+"""Memory lines or step parts listed for a prediction."""
 
 SMALLEST_SCALE_BYTES = 4.0 * (1 << 30)
-"""Floor of the scale for ranking errors in bytes; without it tiny models would fill the list."""
+"""Smallest scale for ranking errors in bytes; without it tiny models would fill the list."""
 
 
 def worst_rows(evaluations: Sequence[Evaluation]) -> tuple[accuracy.WorstRow, ...]:
@@ -255,7 +255,7 @@ class StepScorer:
 
 
 def _is_shipped(row: MeasuredRow) -> bool:
-    """Whether a row equals a shipped one in every cell that is read: held-out predictions exist for those only."""
+    """Whether a row equals a shipped row in every used column; only shipped rows have held-out predictions."""
     found = _shipped().get(row.text("id"))
     return found is not None and all(
         IMAGE_HOST.sub("", row.text(column)) == found.text(column) for column in THROUGHPUT.used
@@ -272,17 +272,17 @@ def _without_interval(comparisons: Sequence[Comparison]) -> RelativeErrors:
 
 
 def _baseline(scored: Sequence[tuple[Evaluation, StepRow]], *, counts_attention: bool) -> dict[str, Comparison]:
-    """Steps at one utilisation of each GPU, by row: of the FLOP of the causal convention, or of 6 N D."""
-    works = [_worked(one, row, counts_attention=counts_attention) for one, row in scored]
+    """Baseline predictions by row: one utilisation of each GPU, on causal FLOP or on 6 N D."""
+    steps = [_published_step(one, row, counts_attention=counts_attention) for one, row in scored]
     return {
         row.id: Comparison(row.measured_seconds, seconds, seconds, seconds)
-        for (_, row), seconds in zip(scored, constant_utilisation_seconds(works), strict=True)
+        for (_, row), seconds in zip(scored, constant_utilisation_seconds(steps), strict=True)
     }
 
 
-def _worked(one: Evaluation, row: StepRow, *, counts_attention: bool) -> PublishedStep:
+def _published_step(one: Evaluation, row: StepRow, *, counts_attention: bool) -> PublishedStep:
     if one.predicted is None:
-        raise NotExpressible("a step is compared that was never predicted")
+        raise NotExpressible("the step has no prediction to compare with")
     found = one.predicted.estimate
     six_n = found.flop.conventions.six_n * found.flop.per_step_tokens
     return PublishedStep(
@@ -297,13 +297,13 @@ def _worked(one: Evaluation, row: StepRow, *, counts_attention: bool) -> Publish
 
 
 NO_OWN = b'"own":null}}'
-"""End of the JSON of an answer without own measurements, the last field of its last field."""
+"""End of the JSON of an answer without own measurements: `own` is the last field of the last object."""
 
 LARGE_FROM_BYTES: dict[accuracy.Quantity, float] = {"peak": 4.0 * (1 << 30), "static": 1e9}
 """Smallest large value; below it, workspaces of fixed size dominate."""
 
 EVERY = "all"
-"""Source and class of the groups with every peak, and every step."""
+"""Source and class of the group of all peaks and of the group of all steps."""
 
 DENSE = "dense, fitted GPU"
 """Class of the steps of dense models on GPUs of fitted generations, whatever the stack."""
@@ -315,7 +315,7 @@ STEP_CLASSES: dict[str, tuple[StepClass, ...]] = {
     "MoE": ("MoE",),
     EVERY: get_args(StepClass),
 }
-"""Classes that are summarised over all sources; steps counted apart are in none."""
+"""Classes that are summarised over all sources; none has the steps that are scored apart."""
 
 
 def accuracy_of(rows: Iterable[MeasuredRow], catalogue: Catalogue) -> accuracy.Accuracy:
@@ -357,7 +357,7 @@ def shipped_accuracy() -> accuracy.Accuracy:
 
 
 def shipped_accuracy_json() -> bytes:
-    """The same as JSON."""
+    """Accuracy on the shipped measurements as JSON."""
     return to_bytes(shipped_accuracy())
 
 
@@ -428,12 +428,12 @@ def _left_out_fraction(residuals: ResidualsByKind, own: Sequence[Evaluation]) ->
 
 
 def _sized(evaluations: Sequence[Evaluation], quantity: accuracy.Quantity) -> dict[str, Any]:
-    border = LARGE_FROM_BYTES.get(quantity)
-    small = [one for one in evaluations if border and one.measured is not None and one.measured < border]
-    large = [one for one in evaluations if not border or one.measured is None or one.measured >= border]
+    large_from = LARGE_FROM_BYTES.get(quantity)
+    small = [one for one in evaluations if large_from and one.measured is not None and one.measured < large_from]
+    large = [one for one in evaluations if not large_from or one.measured is None or one.measured >= large_from]
     return {
         **_figures(evaluations),
-        "large_from_bytes": border,
+        "large_from_bytes": large_from,
         "large": accuracy.Figures(**_figures(large)),
         "small": accuracy.Figures(**_figures(small)),
     }

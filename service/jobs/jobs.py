@@ -17,7 +17,7 @@ JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """A job to be stored."""
+    """A job to store."""
 
     id: str
     kind: str
@@ -55,7 +55,7 @@ class Job:
     max_attempts: int
     timeout_seconds: float
     available_at: datetime
-    """Start of the time in which it may be claimed."""
+    """Earliest time at which a worker may claim it."""
     worker: str | None
     """Worker of the current or last attempt; None where the last lease expired."""
     lease_until: datetime | None
@@ -87,7 +87,7 @@ class Job:
 
 
 OnEnd = Callable[[Connection, Job], None]
-"""Further writes when a job ends, in the same transaction. An exception undoes the transaction."""
+"""Further writes in the transaction that ends a job; an exception rolls it back."""
 
 
 def create_jobs(engine: Engine, jobs: Sequence[NewJob]) -> None:
@@ -109,7 +109,7 @@ def create_jobs_in(connection: Connection, jobs: Sequence[NewJob]) -> None:
 
 
 def read_job(engine: Engine, job_id: str) -> Job | None:
-    """One job."""
+    """The job with an id; None if there is none."""
     with answering(), reading(engine) as connection:
         return job_in(connection, select(JOBS).where(JOBS.c.id == job_id))
 
@@ -121,10 +121,10 @@ def job_in(connection: Connection, query: Select[Any]) -> Job | None:
 
 
 def change_in(
-    connection: Connection, which: Update, values: Mapping[str, Any], data: Mapping[str, Any] | None = None
+    connection: Connection, target: Update, values: Mapping[str, Any], data: Mapping[str, Any] | None = None
 ) -> Job | None:
-    """Change a job, and add an event that bears the name of its new status."""
-    changed = which.values(**values, events=JOBS.c.events + 1).returning(*JOBS.c)
+    """Change a job, and add an event named after its new status."""
+    changed = target.values(**values, events=JOBS.c.events + 1).returning(*JOBS.c)
     row = connection.execute(changed).mappings().one_or_none()
     if row is None:
         return None
@@ -145,7 +145,7 @@ def job_update(job_id: str) -> Update:
 
 
 def requires_text(requires: Requirements) -> str:
-    """Requirements as canonical text: equal requirements are equal texts."""
+    """Requirements as canonical JSON: equal requirements have equal texts."""
     return json.dumps(asdict(requires), sort_keys=True, separators=(",", ":"))
 
 
@@ -174,14 +174,14 @@ def read_later_events(engine: Engine, known: Mapping[str, int]) -> dict[str, tup
     with answering(), reading(engine) as connection:
         query = select(JOBS.c.id, JOBS.c.status, JOBS.c.events).where(JOBS.c.id.in_(list(known)))
         jobs = connection.execute(query).all()
-        found: dict[str, tuple[JobStatus, list[JobEvent]]] = {job.id: (job.status, []) for job in jobs}
+        events_by_job: dict[str, tuple[JobStatus, list[JobEvent]]] = {job.id: (job.status, []) for job in jobs}
         later = [job.id for job in jobs if job.events > known[job.id]]
         if not later:
-            return found
+            return events_by_job
         least = min(known[job_id] for job_id in later)
         events = select(*columns).where(JOB_EVENTS.c.job_id.in_(later), JOB_EVENTS.c.number > least)
         rows = connection.execute(events.order_by(JOB_EVENTS.c.number)).mappings().all()
     for row in rows:
         if row["number"] > known[row["job_id"]]:
-            found[row["job_id"]][1].append(row_as(JobEvent, row))
-    return found
+            events_by_job[row["job_id"]][1].append(row_as(JobEvent, row))
+    return events_by_job

@@ -1,7 +1,7 @@
 """Grids of layouts, with a dimension for each kind of axis, and the memory and time of all of their layouts.
 
-Tensor, context, sequence and expert parallelism decide what one layer costs; pipelines and sharding, how layers and
-their state are spread; micro-batches multiply both. A formula that reads one of the three broadcasts over the others.
+Splits (tensor, context, sequence and expert parallelism) determine the cost of one layer, spreads (pipeline, sharding)
+the layers and state of one rank, and micro-batches multiply both. A formula of one dimension broadcasts over others.
 """
 
 from collections import Counter, defaultdict
@@ -41,7 +41,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Layouts of all splits with all spreads and all micro-batches."""
+    """All combinations of some splits, spreads and micro-batches."""
 
     splits: tuple[CompleteLayout, ...]
     """How the work of one layer is split: tensor, context, sequence and expert parallelism, the other fields unset."""
@@ -61,7 +61,7 @@ class Grid:
         return prod(self.shape)
 
     def part(self, legal: Mask) -> tuple["Grid", Mask]:
-        """The splits, spreads and micro-batches of which any layout is legal, and what is legal of them."""
+        """The smallest grid that contains every legal layout, and the mask of its legal layouts."""
         rows, columns, sizes = (np.flatnonzero(legal.any(axis=axes)) for axes in ((1, 2), (0, 2), (0, 1)))
         part = Grid(
             tuple(self.splits[i] for i in rows),
@@ -79,12 +79,12 @@ def along(numbers: Sequence[float], axis: int) -> Numbers:
 
 
 def along_or_same(numbers: Sequence[float], axis: int) -> Amount:
-    """Numbers of one axis of a grid, or the one number that they all are."""
+    """Numbers of one axis of a grid, or the number itself if all are equal."""
     return float(numbers[0]) if len(set(numbers)) == 1 else along(numbers, axis)
 
 
 def degrees_in(grid: Grid, workload: Workload) -> tuple[Degrees, dict[str, Mask]]:
-    """The degrees of every layout of a grid, and where they are whole."""
+    """The degrees of every layout of a grid, and masks of whole numbers of replicas and of micro-batches."""
     gpus, batch = workload.cluster.gpus, workload.recipe.global_batch
     tensor, context = (along([getattr(one, name) for one in grid.splits], 0) for name in ("tensor", "context"))
     pipeline = along([one.pipeline for one in grid.spreads], 1)
@@ -136,45 +136,45 @@ def legal_layouts(
     whole: dict[str, Mask],
     data: Sequence[int],
 ) -> tuple[Mask, Counter[str]]:
-    """Which layouts of a grid break no rule, and how many break which; of two equal shard groups one is left out."""
+    """Mask of the layouts of a grid that break no rule, and counts of the others by rule; equal shard groups once."""
     conditions: list[tuple[str, Mask]] = list(whole.items())
     if data:
         conditions.append(("data_is_as_pinned", np.isin(np.asarray(degrees.data), data)))
     is_whole_group = np.asarray(degrees.shard_group == degrees.data * degrees.context)
     conditions.append(("shard_groups_differ", np.logical_not(_within_domain(grid) & is_whole_group)))
     conditions.extend((name, np.asarray(rule.holds(workload, degrees))) for name, rule in rules.items())
-    return met(np.ones(grid.shape, dtype=np.bool_), conditions)
+    return apply_conditions(np.ones(grid.shape, dtype=np.bool_), conditions)
 
 
-def met(legal: Mask, conditions: Sequence[tuple[str, Mask]]) -> tuple[Mask, Counter[str]]:
-    """Which layouts meet every condition, and how many break which."""
+def apply_conditions(legal: Mask, conditions: Sequence[tuple[str, Mask]]) -> tuple[Mask, Counter[str]]:
+    """Mask of the layouts that meet every condition, and counts of the others by the first one broken."""
     refused: Counter[str] = Counter()
     left = int(np.count_nonzero(legal))
     for name, holds in conditions:
         if holds.all():
             continue
         legal = legal & holds
-        still = int(np.count_nonzero(legal))
-        if still < left:
-            refused[name] += left - still
-        left = still
+        remaining = int(np.count_nonzero(legal))
+        if remaining < left:
+            refused[name] += left - remaining
+        left = remaining
     return legal, refused
 
 
-def in_order(grid: Grid, order: RankOrder) -> Grid:
+def with_rank_order(grid: Grid, order: RankOrder) -> Grid:
     """The same grid in another order of ranks."""
     return replace(grid, spreads=tuple(replace(one, rank_order=order) for one in grid.spreads))
 
 
 def reordering_gains(grid: Grid, workload: Workload, degrees: Degrees) -> Mask:
-    """Where an order of ranks brings all stages of a replica into one fast-link domain, and the stack can run it."""
+    """Mask of the layouts whose stages fit one fast-link domain in another order of ranks that the stack can run."""
     domain, stack = workload.cluster.scale_up_gpus, workload.stack
-    able = [
+    can_reorder = [
         one.pipeline > 1 and one.zero_stage in stack.reordered_zero_stages and one.shard_group != WITHIN_DOMAIN
         for one in grid.spreads
     ]
     together = local_ranks(degrees.pipeline, stage_spacing(degrees), domain) == degrees.pipeline
-    return np.asarray(together & (along(able, 1) == 1) & (domain < workload.cluster.gpus))
+    return np.asarray(together & (along(can_reorder, 1) == 1) & (domain < workload.cluster.gpus))
 
 
 def layout_at(grid: Grid, degrees: Degrees, place: tuple[int, int, int]) -> CompleteLayout:
@@ -196,8 +196,8 @@ def layout_at(grid: Grid, degrees: Degrees, place: tuple[int, int, int]) -> Comp
     )
 
 
-Member = tuple[CompleteLayout, tuple[StageGroup, ...]]
-"""One way to spread layers and state, and the stage groups of its pipeline."""
+SpreadStages = tuple[CompleteLayout, tuple[StageGroup, ...]]
+"""A spread, and the stage groups of its pipeline."""
 
 CELLS = 1 << 16
 """Layouts that are scored at once. Source: measured; larger columns leave the cache, smaller ones cost calls."""
@@ -210,14 +210,14 @@ class Block:
     variant: Variant
     grid: Grid
     stages: tuple[tuple[StageGroup, ...], ...]
-    """The stage groups of each spread of the grid; equally many."""
+    """The stage groups of each spread of the grid; every spread has the same number."""
     layouts: tuple[CompleteLayout, ...]
     """Schedule, context method and offload, the other fields unset."""
     mirrors: bool
-    """Each rank serves a stage from either end (DualPipe)."""
+    """Whether each rank has one stage from either end (DualPipe)."""
     other_orders: tuple[RankOrder, ...]
     data: tuple[int, ...]
-    """Allowed numbers of replicas; any where empty."""
+    """Allowed numbers of replicas; empty for any."""
 
 
 def blocks_of(variant: Variant, axes: SearchSpace, pipelines: tuple[Pipeline, ...]) -> tuple[list[Block], Counter[str]]:
@@ -225,7 +225,7 @@ def blocks_of(variant: Variant, axes: SearchSpace, pipelines: tuple[Pipeline, ..
     workload = variant.workload
     splits = tuple(_splits(workload, axes))
     refused: Counter[str] = Counter()
-    groups: dict[tuple[int, int, bool], list[Member]] = defaultdict(list)
+    groups: dict[tuple[int, int, bool], list[SpreadStages]] = defaultdict(list)
     schedules: dict[tuple[int, int, bool], tuple[ScheduleName, ...]] = {}
     each = len(splits) * len(axes.micro_batch)
     for one in pipelines:
@@ -237,11 +237,11 @@ def blocks_of(variant: Variant, axes: SearchSpace, pipelines: tuple[Pipeline, ..
         if not runs:
             refused["interleaving_has_chunks"] += each * len(spreads)
         for mirrors in (False, True):
-            mine = tuple(name for name in runs if (name == "dualpipe" and pipeline.pipeline > 1) == mirrors)
-            if mine:
+            own_schedules = tuple(name for name in runs if (name == "dualpipe" and pipeline.pipeline > 1) == mirrors)
+            if own_schedules:
                 kinds = one.mirrored if mirrors else one.groups
                 key = (pipeline.virtual_pipeline, len(kinds), mirrors)
-                schedules[key] = mine
+                schedules[key] = own_schedules
                 groups[key].extend((spread, kinds) for spread in spreads)
     results = []
     for key, members in groups.items():
@@ -251,8 +251,8 @@ def blocks_of(variant: Variant, axes: SearchSpace, pipelines: tuple[Pipeline, ..
             for offload in axes.offload
             for schedule in schedules[key]
         )
-        for own in _apart(members, len(splits), len(axes.micro_batch)):
-            for part in _cut(splits, len(own) * len(axes.micro_batch)):
+        for own in _by_pipeline_degree(members, len(splits), len(axes.micro_batch)):
+            for part in _partition_splits(splits, len(own) * len(axes.micro_batch)):
                 grid = Grid(part, tuple(spread for spread, _ in own), axes.micro_batch)
                 stages, orders = tuple(kinds for _, kinds in own), axes.rank_order[1:]
                 results.append(Block(variant, grid, stages, choices, key[2], orders, axes.data))
@@ -260,7 +260,7 @@ def blocks_of(variant: Variant, axes: SearchSpace, pipelines: tuple[Pipeline, ..
 
 
 def _splits(workload: Workload, axes: SearchSpace) -> Iterator[CompleteLayout]:
-    """How one layer may be split, those that use equally many GPUs for a sequence side by side."""
+    """Splits of one layer, sorted by the number of GPUs that one sequence uses."""
     result = {}
     for tensor in axes.tensor:
         for context in axes.context:
@@ -284,28 +284,28 @@ def _splits(workload: Workload, axes: SearchSpace) -> Iterator[CompleteLayout]:
 def _spreads(
     workload: Workload, axes: SearchSpace, variant: Variant, pipeline: CompleteLayout, refused: Counter[str], each: int
 ) -> Iterator[CompleteLayout]:
-    """How one pipeline's layers and their state may be spread over replicas."""
+    """Spreads of one pipeline's layers and state over replicas."""
     for zero in variant.zero_stages:
         if pipeline.pipeline > 1 and zero not in workload.stack.pipeline_zero_stages:
             refused["stack_shards_so_in_a_pipeline"] += each
             continue
         groups = axes.shard_group if zero else tuple(group for group in axes.shard_group if group != WITHIN_DOMAIN)
-        frees = axes.reshard_after_forward if zero == 3 and pipeline.pipeline == 1 else (False,)
-        if False not in axes.reshard_after_forward and frees == (False,):
+        reshard_choices = axes.reshard_after_forward if zero == 3 and pipeline.pipeline == 1 else (False,)
+        if False not in axes.reshard_after_forward and reshard_choices == (False,):
             refused["resharding_needs_sharded_weights"] += each
             continue
         for group in groups:
             shard_group = ALL_REPLICAS if group is None else group
-            for free in frees:
-                yield replace(pipeline, zero_stage=zero, shard_group=shard_group, reshard_after_forward=free)
+            for reshard in reshard_choices:
+                yield replace(pipeline, zero_stage=zero, shard_group=shard_group, reshard_after_forward=reshard)
 
 
-def _apart(members: list[Member], splits: int, sizes: int) -> Iterator[list[Member]]:
-    """Spreads by their pipeline degree where they are too many for one grid: the same replicas suit them all."""
+def _by_pipeline_degree(members: list[SpreadStages], splits: int, sizes: int) -> Iterator[list[SpreadStages]]:
+    """Spreads, grouped by pipeline degree if they are too many for one grid: equal degrees allow equal replicas."""
     if len(members) * splits * sizes <= CELLS:
         yield members
         return
-    by_stages: dict[int, list[Member]] = {}
+    by_stages: dict[int, list[SpreadStages]] = {}
     for member in members:
         by_stages.setdefault(member[0].pipeline, []).append(member)
     most = max(1, CELLS // sizes)
@@ -313,8 +313,8 @@ def _apart(members: list[Member], splits: int, sizes: int) -> Iterator[list[Memb
         yield from (alike[start : start + most] for start in range(0, len(alike), most))
 
 
-def _cut(splits: tuple[CompleteLayout, ...], each: int) -> Iterator[tuple[CompleteLayout, ...]]:
-    """Splits in pieces whose grids have about CELLS layouts, those for equally many GPUs together."""
+def _partition_splits(splits: tuple[CompleteLayout, ...], each: int) -> Iterator[tuple[CompleteLayout, ...]]:
+    """Splits in parts whose grids have about CELLS layouts, with splits over equally many GPUs together."""
     part: list[CompleteLayout] = []
     most = max(1, CELLS // max(1, each))
     for _, alike in groupby(splits, key=lambda split: split.tensor * split.context):
@@ -340,7 +340,7 @@ class StageColumn:
 def stage_columns(
     workload: Workload, degrees: Degrees, pipelines: Sequence[tuple[StageGroup, ...]], *, mirrors: bool
 ) -> list[StageColumn]:
-    """The stages of many pipelines that have equally many kinds of stages, kind by kind."""
+    """Stages of many pipelines with the same number of stage kinds, kind by kind."""
     results = []
     for kind in zip(*pipelines, strict=True):
         stage = _columns([one.stage for one in kind])

@@ -24,16 +24,16 @@ from service.planner.grid import (
     Mask,
     Numbers,
     StageColumn,
+    apply_conditions,
     blocks_of,
     degrees_in,
-    in_order,
     layout_at,
     legal_layouts,
-    met,
     micro_batches_of,
     reordering_gains,
     stage_columns,
     step_and_memory,
+    with_rank_order,
 )
 from service.planner.space import (
     Constraints,
@@ -251,8 +251,8 @@ def _search_reordered(
     fits = one.part.legal & gains & (one.reserved_bytes <= block.variant.most_reserved_bytes)
     if not fits.any():
         return
-    part = _part(block, in_order(grid, order), one.part.stages, fits)
-    legal, refused = met(
+    part = _part(block, with_rank_order(grid, order), one.part.stages, fits)
+    legal, refused = apply_conditions(
         part.legal, [(name, np.asarray(rule.holds(workload, part.degrees))) for name, rule in rules.items()]
     )
     result.generated += int(np.count_nonzero(fits))

@@ -21,7 +21,7 @@ from service.store.tables import API_KEYS, SERVER_SECRETS, SHARE_LINKS
 
 LINKS = "listed share links"
 UNLISTED_LINKS = "share links"
-"""Name of the signing secret of earlier versions, whose links have no row; without it they are not valid."""
+"""Name of the signing secret of earlier versions, whose links have no row; they are valid only while it exists."""
 SECRET_BYTES = 32
 
 
@@ -47,7 +47,7 @@ class ShareLink:
 
 
 def create_share_link(engine: sa.Engine, link: ShareLink, most: int) -> bool:
-    """Store a new link, unless its scenario has too many; ended ones are removed first."""
+    """Store a new link; false if its scenario already has `most` links that have not ended."""
     of_scenario = SHARE_LINKS.c.scenario_id == link.scenario_id
     ended = sa.or_(SHARE_LINKS.c.revoked_at.is_not(None), SHARE_LINKS.c.expires_at <= link.created_at)
     counted = sa.select(sa.func.count()).select_from(SHARE_LINKS).where(of_scenario)
@@ -67,7 +67,7 @@ def read_share_links(engine: sa.Engine, scenario_id: str | None = None) -> list[
 
 
 def read_share_link(engine: sa.Engine, link_id: str) -> ShareLink | None:
-    """One link; None where there is none of this id."""
+    """The link with an id; None if there is none."""
     return next(iter(_links(engine, SHARE_LINKS.c.id == link_id)), None)
 
 
@@ -87,26 +87,26 @@ def _links(engine: sa.Engine, *conditions: sa.ColumnElement[bool]) -> list[Share
 
 def revoke_share_link(engine: sa.Engine, link_id: str, moment: datetime, scenario_id: str | None = None) -> bool:
     """Revoke a link; a revoked one stays as it is."""
-    is_meant = [SHARE_LINKS.c.id == link_id]
+    matches = [SHARE_LINKS.c.id == link_id]
     if scenario_id is not None:
-        is_meant.append(SHARE_LINKS.c.scenario_id == scenario_id)
+        matches.append(SHARE_LINKS.c.scenario_id == scenario_id)
     with answering(), writing(engine) as connection:
-        scenario = connection.execute(sa.select(SHARE_LINKS.c.scenario_id).where(*is_meant)).scalar_one_or_none()
+        scenario = connection.execute(sa.select(SHARE_LINKS.c.scenario_id).where(*matches)).scalar_one_or_none()
         if scenario is None:
             return False
-        still = sa.update(SHARE_LINKS).where(*is_meant, SHARE_LINKS.c.revoked_at.is_(None))
-        if connection.execute(still.values(revoked_at=moment)).rowcount:
+        update = sa.update(SHARE_LINKS).where(*matches, SHARE_LINKS.c.revoked_at.is_(None))
+        if connection.execute(update.values(revoked_at=moment)).rowcount:
             log_change_in(connection, f"{scenario}/{link_id}")
     return True
 
 
 def revoke_unlisted_links(engine: sa.Engine) -> bool:
-    """Revoke every link without a row; false where none is valid."""
+    """Revoke every link without a row; false if none was valid."""
     with answering(), writing(engine) as connection:
-        gone = connection.execute(sa.delete(SERVER_SECRETS).where(SERVER_SECRETS.c.name == UNLISTED_LINKS)).rowcount
-        if gone:
+        deleted = connection.execute(sa.delete(SERVER_SECRETS).where(SERVER_SECRETS.c.name == UNLISTED_LINKS)).rowcount
+        if deleted:
             log_change_in(connection, "unlisted")
-    return bool(gone)
+    return bool(deleted)
 
 
 Scope = Literal["read", "write", "worker", "admin", "sheet"]
@@ -143,13 +143,13 @@ def create_key(engine: sa.Engine, key: ApiKey) -> None:
 
 def revoke_key(engine: sa.Engine, key_id: str, moment: datetime) -> datetime | None:
     """Revoke a key; a revoked one stays as it is, and nothing is logged."""
-    is_meant, revoked_at = API_KEYS.c.id == key_id, API_KEYS.c.revoked_at
+    matches, revoked_at = API_KEYS.c.id == key_id, API_KEYS.c.revoked_at
     with answering(), writing(engine) as connection:
-        done = connection.execute(sa.update(API_KEYS).where(is_meant, revoked_at.is_(None)).values(revoked_at=moment))
+        done = connection.execute(sa.update(API_KEYS).where(matches, revoked_at.is_(None)).values(revoked_at=moment))
         if done.rowcount:
             log_change_in(connection, key_id)
             return moment
-        return in_utc(connection.execute(sa.select(revoked_at).where(is_meant)).scalar())
+        return in_utc(connection.execute(sa.select(revoked_at).where(matches)).scalar())
 
 
 def limit_key(engine: sa.Engine, key_id: str, requests_per_minute: int | None, request_burst: int | None) -> bool:
@@ -220,16 +220,16 @@ class Caller:
 UNRESTRICTED = Caller(sees_all=True)
 
 
-USES_APART = timedelta(minutes=1)
+USE_WRITE_INTERVAL = timedelta(minutes=1)
 """Shortest time between two writes of a key's last use."""
 
 SEPARATOR = "."
 """Separator of the public and the secret part of a key."""
 
-_UNKNOWN_DIGEST = ApiKey(
+_UNKNOWN_KEY = ApiKey(
     id="", name="", owner="", scopes=(), digest=bytes(sha256().digest_size), created_at=datetime.min.replace(tzinfo=UTC)
 )
-"""Digest that stands in for an unknown key, so that the comparison takes as long as for a known one."""
+"""Stand-in for an unknown key, so that its comparison takes as long as that of a known one."""
 
 
 class _Uses:
@@ -250,16 +250,16 @@ class _Uses:
             row_id: moment
             for row_id, moment in self._used.copy().items()
             if (written := self._written.get(row_id)) is None
-            or (moment > written and (all_of_them or moment - written >= USES_APART))
+            or (moment > written and (all_of_them or moment - written >= USE_WRITE_INTERVAL))
         }
         if not due:
             return
         last = self._table.c.last_used_at
         is_later = sa.or_(last.is_(None), last < sa.bindparam("moment"))
-        marking = sa.update(self._table).where(self._table.c.id == sa.bindparam("row"), is_later)
+        update = sa.update(self._table).where(self._table.c.id == sa.bindparam("row"), is_later)
         moments = [{"row": row_id, "moment": moment} for row_id, moment in sorted(due.items())]
         with answering(), writing(engine) as connection:
-            connection.execute(marking.values(last_used_at=sa.bindparam("moment")), moments)
+            connection.execute(update.values(last_used_at=sa.bindparam("moment")), moments)
         self._written |= due
 
 
@@ -273,28 +273,28 @@ class KeyRing:
         self._temporary: dict[str, ApiKey] = {}
         self._known: Mapping[str, ApiKey] = {}
         self.is_locked = False
-        """Whether callers need a key: from the first key on, also where all are revoked or a backup has none."""
+        """Whether callers need a key: true from the first key on, even if all are revoked or a backup has none."""
         self._key_uses, self._link_uses = _Uses(API_KEYS), _Uses(SHARE_LINKS)
         self.noted = Event()
-        """Set where a use waits to be written."""
+        """Set when a use waits to be written."""
         self.signing_secret: bytes | None = None
         self.unlisted_secret: bytes | None = None
-        """Signing secret of links of earlier versions; None where none of them is valid."""
+        """Signing secret of links of earlier versions; None if none of them is valid."""
         self.refresh()
 
     def find(self, presented: str) -> ApiKey | None:
         """The key that a caller presents."""
         key_id, _, secret = presented.partition(SEPARATOR)
-        key = self._known.get(key_id, _UNKNOWN_DIGEST)
+        key = self._known.get(key_id, _UNKNOWN_KEY)
         is_right = compare_digest(sha256(secret.encode(errors="replace")).digest(), key.digest)
-        return key if is_right and key is not _UNKNOWN_DIGEST else None
+        return key if is_right and key is not _UNKNOWN_KEY else None
 
     def known(self, key_id: str) -> ApiKey | None:
-        """The key of a public part, revoked or not; None where there is none."""
+        """The key with a public part, revoked or not; None if there is none."""
         return self._known.get(key_id)
 
-    def lend(self, key: ApiKey) -> None:
-        """Add a temporary key for the life of this process; it is in memory alone, and locks nothing."""
+    def add_temporary(self, key: ApiKey) -> None:
+        """Add a temporary key for the life of this process, in memory only; other callers still need no key."""
         self._temporary[key.id] = key
         self._known = {**self._keys, **self._temporary}
 
@@ -318,12 +318,12 @@ class KeyRing:
             if state != self._state:  # it differs after any change of a key, and is cheaper to read than the keys
                 self._keys, self._state = {key.id: key for key in keys_in(connection)}, state
                 self._known = {**self._keys, **self._temporary}
-                self.is_locked = self.is_locked or bool(self._keys)  # no later change opens a locked service
+                self.is_locked = self.is_locked or bool(self._keys)  # a service with keys stays locked
             secrets = signing_secrets_in(connection)
             self.signing_secret, self.unlisted_secret = secrets.get(LINKS), secrets.get(UNLISTED_LINKS)
 
     def make_signing_secret(self) -> bytes:
-        """The signing secret of links, created where there is none."""
+        """The signing secret of links, created on first use."""
         if self.signing_secret is None:
             if self._engine is None:
                 raise Unreachable(NO_ANSWER)
@@ -340,7 +340,7 @@ class KeyRing:
         self.noted.set()
 
     def write_uses(self, *, all_of_them: bool = False) -> None:
-        """Write the last uses of keys and share links: of each at most once a minute."""
+        """Write the last uses of keys and share links, each at most once a minute."""
         if self._engine is not None:
             self._key_uses.write(self._engine, all_of_them=all_of_them)
             self._link_uses.write(self._engine, all_of_them=all_of_them)

@@ -1,4 +1,4 @@
-"""All tables of the database, grouped by feature; a column bears the name of its field.
+"""All tables of the database, grouped by feature; columns have the names of their fields.
 
 Payloads, results, questions and findings are plain JSON text, which preserves the order of keys and digits of numbers.
 """
@@ -35,13 +35,13 @@ def _optional(kind: Any, *names: str) -> list[sa.Column[Any]]:
 
 
 def _table(name: str, key: str, *items: SchemaItem) -> sa.Table:
-    """A table with a key of texts, separated by spaces; other keys are among the items."""
+    """A table with a key of string columns, whose names are separated by spaces; `items` has other keys."""
     return sa.Table(name, METADATA, *(sa.Column(column, sa.String, primary_key=True) for column in key.split()), *items)
 
 
 def _versions(name: str, key: str, *columns: sa.Column[Any]) -> sa.Table:
-    """Versions of rows, each valid between two changes of the catalogue. The revision is last in the key."""
-    names, holds = ("owner", *key.split()), sa.text("until_change IS NULL")
+    """A table of versions of rows, each valid between two changes of the catalogue; the revision ends the key."""
+    names, is_current = ("owner", *key.split()), sa.text("until_change IS NULL")
     return sa.Table(
         name,
         METADATA,
@@ -53,7 +53,7 @@ def _versions(name: str, key: str, *columns: sa.Column[Any]) -> sa.Table:
         *columns,
         *_required(sa.String, "source", "as_of", "verified", "note"),
         sa.PrimaryKeyConstraint(*names, "revision"),
-        sa.Index(f"uq_{name}_holding", *names, unique=True, sqlite_where=holds, postgresql_where=holds),
+        sa.Index(f"uq_{name}_holding", *names, unique=True, sqlite_where=is_current, postgresql_where=is_current),
     )
 
 
@@ -138,10 +138,10 @@ CHANGED_PARTS = _table(
     sa.Index("ix_changed_parts_number", "number"),
 )
 """Parts of all rows that a change touched, with their digests after it: `catalogue` for the rows for everyone, an owner
-for its private ones. Changes without any date from when all rows were shared."""
+for its private ones. Changes without parts predate private rows."""
 
 SEEDINGS = _table("seedings", "catalogue_revision", *_required(MOMENT, "seeded_at"))
-"""The shipped catalogue of the rows of `SHIPPED`: one row."""
+"""Revision of the catalogue from which the rows of the owner `SHIPPED` come: one row."""
 
 
 AUDIT_LOG = _table(
@@ -152,7 +152,7 @@ AUDIT_LOG = _table(
     *_required(sa.String, "owner", "operation", "outcome"),
     *_optional(sa.String, "caller", "object", "request_id"),
 )
-"""Every change with its caller, and refused requests; entries are added and removed, never changed."""
+"""Every change with its caller, and denied changes; entries are added and removed, never changed."""
 
 
 ENDED: frozenset[str] = frozenset(("succeeded", "failed", "cancelled"))
@@ -180,10 +180,10 @@ JOBS = _table(
     sa.Index("ix_jobs_queue", "status", "owner", "kind", "requires", "available_at", "priority", "created_at", "id"),
 )
 """Every job, with digests of the lease and outcome of its last claim, and the key of the claim (empty without keys).
-Attempts only count up; released ones are counted beside. Equal requirements are equal texts of canonical JSON."""
+`attempt` only grows; `given_back` counts released attempts. Equal requirements have equal canonical JSON."""
 
 OWNER_SHARES = _table("job_turns", "owner", sa.Column("served", sa.BigInteger, nullable=False, index=True))
-"""Last service of each owner, as a number that counts claims: claims serve owners in turn."""
+"""The number of each owner's last claim, by which the queue serves owners in turn."""
 
 JOB_EVENTS = _table(
     "job_events",
@@ -194,7 +194,7 @@ JOB_EVENTS = _table(
     *_required(sa.String, "name"),
     *_required(sa.JSON, "data"),
 )
-"""Events of each job, numbered from 1 without gaps; of a job that ended long ago, only its end is left."""
+"""Events of each job, numbered from 1 without gaps; a job that ended long ago keeps only its last event."""
 
 JOB_FILES = _table(
     "job_files",
@@ -215,8 +215,8 @@ WORKERS = _table(
     *_optional(sa.String, "name", "owner"),
     sa.Index("ix_workers_key", "key", "last_seen_at"),
 )
-"""Workers that claimed jobs lately, each under its key (empty without keys). The id of a worker with a key is a digest
-of key and name, otherwise the name. A worker with an owner takes that owner's jobs alone."""
+"""Workers that claimed recently, each under its key (empty without keys). The id of a worker with a key is a digest
+of key and name, otherwise the name. A worker with an owner takes only that owner's jobs."""
 
 
 API_KEYS = _table(
@@ -230,7 +230,7 @@ API_KEYS = _table(
     *_optional(sa.Integer, "requests_per_minute", "request_burst"),
     sa.Column("limit_changes", sa.Integer, nullable=False, server_default="0"),
 )
-"""Every key that was ever created; revoked ones stay, so that revoking the last one does not open the service."""
+"""Every key ever created; revoked keys stay, so that revoking the last one does not open the service."""
 
 SERVER_SECRETS = _table("server_secrets", "name", *_required(sa.LargeBinary, "secret"), *_required(MOMENT, "made_at"))
 """Signing secrets, created on first use and shared by all processes."""
@@ -267,7 +267,7 @@ MEASUREMENTS = _table(
     sa.Index("ix_measurements_device_probe", "device", "probe"),
     sa.Index("ix_measurements_launch_check_id", "launch_check_id"),
 )
-"""Every measurement with its prediction of that time; quarantined ones stay, and calibrations leave them out."""
+"""Every measurement with the prediction made at the time; calibrations leave out quarantined ones."""
 
 CALIBRATIONS = _table(
     "calibrations",
@@ -297,7 +297,7 @@ REMEMBERED_ANSWERS = _table(
 
 
 ESTIMATES = _table("estimates", "id", *_required(sa.LargeBinary, "answer"), *_required(MOMENT, "stored_at"))
-"""Stored answers, byte for byte; none is ever changed, and none removed that a scenario or a launch check refers to."""
+"""Stored answers, byte for byte: never changed, and never removed while a scenario or launch check refers to them."""
 
 CHECKED_QUESTIONS = _table(
     "checked_questions",
@@ -318,7 +318,7 @@ SCENARIOS = _table(
     *_required(sa.Integer, "revision"),
     *_required(MOMENT, "created_at"),
 )
-"""Existing scenarios, each with the number of its newest revision, which a change has to name."""
+"""Existing scenarios, each with the number of its newest revision, which a change must name."""
 
 SCENARIO_REVISIONS = _table(
     "scenario_revisions",
@@ -344,7 +344,7 @@ SHARE_LINKS = _table(
     sa.Column("expires_at", MOMENT, nullable=False, index=True),
     *_optional(MOMENT, "revoked_at", "last_used_at"),
 )
-"""Links that show a scenario to their bearer; removed with it, and some time after they ended."""
+"""Links that show a scenario to anyone who has the link; removed with it, or some time after they end."""
 
 
 SWEEPS = _table(
@@ -357,4 +357,4 @@ SWEEPS = _table(
     *_required(sa.LargeBinary, "content"),
     sa.Column("created_at", MOMENT, nullable=False, index=True),
 )
-"""Every sweep. Its content is all that its rows depend on; none is ever changed."""
+"""Every sweep, never changed. Its rows depend only on its content."""

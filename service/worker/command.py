@@ -1,7 +1,7 @@
 """The command `traincost worker`: it claims jobs, runs them in processes of their own, reports progress and results.
 
-It needs only the standard library and httpx. One event loop runs all of this, and nothing blocks it: runners are called
-on threads, and measurements are processes. So heartbeats go out whatever a measurement does.
+It needs only the standard library and httpx. One event loop runs everything and never blocks: runners are called on
+threads, and measurements are processes. So no measurement delays a heartbeat.
 """
 
 import argparse
@@ -87,15 +87,15 @@ class JobContext:
 
 
 Work = Callable[[JobContext], Awaitable[JobResult]]
-"""Runs a job of one kind. When it is cancelled, it ends what it started, then lets the cancellation through."""
+"""A function that runs a job of one kind; when cancelled, it stops what it started and raises CancelledError again."""
 
 
 POLL_SECONDS = 0.1
-"""Period of checks whether a process has ended. Source: a choice."""
+"""Time between two checks whether a process has ended. Source: a choice."""
 
 
 async def record_of(runner: Runner, task: Task, report: Callable[[dict[str, Any]], None]) -> dict[str, Any] | None:
-    """The record of a task; None where it did not end in time. Nothing that it started is left running."""
+    """The record of a task; None if it did not end in time. All its processes have ended on return."""
     running = await _started(runner, task)
     try:
         while (record := await asyncio.to_thread(running.poll)) is None:
@@ -120,8 +120,8 @@ async def _started(runner: Runner, task: Task) -> Running:
         raise
 
 
-LATE_SECONDS = 5.0
-"""Time beyond its timeout after which a probe is killed: it may be writing its record. Source: a choice."""
+GRACE_SECONDS = 5.0
+"""Time that a probe has after its timeout to write its record, before it is killed. Source: a choice."""
 
 LONGEST_SHOWN = 300
 """Characters of a reason or a note in progress reports, so that heartbeats stay short; the record has all."""
@@ -133,7 +133,7 @@ Record = dict[str, Any]
 
 
 async def run_launch_check(context: JobContext) -> JobResult:
-    """Run the probes of a launch check in order. The records so far are never lost."""
+    """Run the probes of a launch check in order. A cancelled job keeps the records so far."""
     tasks: list[Mapping[str, Any]] = list(context.job.payload["tasks"])
     shown = [_progress_of(task, status="queued") for task in tasks]
     records: list[Record] = []
@@ -143,26 +143,26 @@ async def run_launch_check(context: JobContext) -> JobResult:
         shown[number] = _progress_of(tasks[number], **fields)
         context.report({"probes": list(shown)})
 
-    lacking = context.runner.lacking()
+    missing_reason = context.runner.lacking()
     for number, task in enumerate(tasks):
-        if lacking is None:
+        if missing_reason is None:
             folder = context.folder / f"{number}"
             folder.mkdir()
             show(number, status="running")
             record = await _measured(context, task, folder, partial(show, number, status="running"))
             record = await _with_uploaded_files(context, record, folder)
         else:
-            record = {"probe": task["probe"], "status": "skipped", "reason": lacking}
+            record = {"probe": task["probe"], "status": "skipped", "reason": missing_reason}
         records.append(record)
         show(number, status=record["status"], reason=record.get("reason"), done_fraction=1.0)
-    if lacking is not None:
-        return _failed(WITHOUT_TORCH, lacking, context.result, is_final=True)
+    if missing_reason is not None:
+        return _failed(WITHOUT_TORCH, missing_reason, context.result, is_final=True)
     return JobResult(outcome="succeeded", result=context.result)
 
 
 async def _measured(context: JobContext, task: Mapping[str, Any], folder: Path, show: Any) -> Record:
     seconds = float(task["timeout_seconds"])
-    run = Task(task=task, folder=folder, most_seconds=seconds + LATE_SECONDS, device=context.job.device)
+    run = Task(task=task, folder=folder, most_seconds=seconds + GRACE_SECONDS, device=context.job.device)
     record = await record_of(context.runner, run, lambda progress: show(**progress))
     if record is None:
         reason = f"ended after {run.most_seconds:.0f} s: it may take {seconds:.0f} s; ask for a larger time budget"
@@ -171,7 +171,7 @@ async def _measured(context: JobContext, task: Mapping[str, Any], folder: Path, 
 
 
 async def _with_uploaded_files(context: JobContext, record: Record, folder: Path) -> Record:
-    """A record that lists the uploaded ones of its files."""
+    """A record that lists only those of its files that were uploaded."""
     summary = record.get("summary") or {}
     uploaded, reasons = [], []
     for name in summary.get("files", ()):
@@ -195,20 +195,20 @@ def _progress_of(task: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 SHARD_PROCESS = "service.features.sweeps.shards"
-"""The module that computes a part: it reads the sweep in its folder, and writes the rows there."""
+"""Module that computes a shard: it reads the sweep in its folder and writes the rows there."""
 
 SWEEP_FILE, ROWS_FILE = "sweep.json", "rows.parquet"
 """Its input and its output."""
 
 MOST_CACHED_SWEEPS = 4
-"""Sweeps in the cache, so that each is read once for all its parts. Source: a choice; some megabytes each."""
+"""Most cached sweeps; each is downloaded once for all its shards. Source: a choice; some megabytes each."""
 
 _sweeps: dict[str, bytes] = {}
-"""Inputs of the rows of sweeps, which never change."""
+"""Cached sweeps by id; their content never changes."""
 
 
 async def run_sweep_shard(context: JobContext) -> JobResult:
-    """Compute a part of a sweep, and upload its rows."""
+    """Compute a shard of a sweep, and upload its rows."""
     folder = context.folder / "shard"
     folder.mkdir()
     sweep_id = str(context.job.payload["sweep"])
@@ -259,7 +259,7 @@ ANSWER_SECONDS = 60.0
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.25, 5.0
 """Shortest and longest wait before a retry; waits double. Source: a choice; a restart takes a few seconds."""
 MOST_FAILURES = 5
-"""Most responses 500 to one request. A restart causes one; more indicate a defect."""
+"""Most 500 responses to one request. A restart causes one; more indicate a defect."""
 
 MOST_RESULT_BYTES, MOST_FILE_BYTES = 8 << 20, 64 << 20
 """Limits of the service, repeated here because it closes the connection on longer bodies. A test compares them."""
@@ -285,7 +285,7 @@ class Unavailable(TraincostError):
     """No response, or a response that asks to retry."""
 
 
-class Failed(Unavailable):
+class ServerError(Unavailable):
     """The service responds with 500."""
 
 
@@ -329,7 +329,7 @@ class ServiceClient:
         body = {"worker": self.worker, "kinds": kinds, "capabilities": capabilities, "wait_seconds": wait_seconds}
         timeout = httpx.Timeout(ANSWER_SECONDS + wait_seconds, connect=CONNECT_SECONDS)
         try:
-            answer = await self._request("POST", "/v1/worker/claim", content=encoded(body), timeout=timeout)
+            answer = await self._request("POST", "/v1/worker/claim", content=json_body(body), timeout=timeout)
         except RequestRefused as error:
             raise StartupError(f"the service at {self._http.base_url} does not take this worker: {error}") from None
         if answer.status_code == httpx.codes.NO_CONTENT:
@@ -341,7 +341,7 @@ class ServiceClient:
     async def heartbeat(self, job: ClaimedJob, progress: Mapping[str, Any] | None) -> State:
         """Renew the lease of a job; sent once."""
         body = {"lease": job.lease, "progress": progress}
-        answer = await self._request("POST", f"{_job_path(job)}/heartbeat", content=encoded(body))
+        answer = await self._request("POST", f"{_job_path(job)}/heartbeat", content=json_body(body))
         state: State = "lost" if answer.status_code == LOST else answer.json()["state"]
         return state
 
@@ -369,7 +369,7 @@ class ServiceClient:
     async def finish(self, job: ClaimedJob, result: JobResult) -> bool:
         """Upload the result of a job, retried while the service is down."""
         body = {"lease": job.lease, "outcome": result.outcome, "result": result.result, "error": result.error}
-        answer = await self._until_answered("POST", f"{_job_path(job)}/finish", content=encoded(body))
+        answer = await self._until_answered("POST", f"{_job_path(job)}/finish", content=json_body(body))
         return answer.status_code != LOST
 
     async def _until_answered(self, method: str, path: str, **sent: Any) -> httpx.Response:
@@ -378,10 +378,10 @@ class ServiceClient:
             try:
                 return await self._request(method, path, **sent)
             except Unavailable as error:
-                failures = failures + 1 if isinstance(error, Failed) else 0
+                failures = failures + 1 if isinstance(error, ServerError) else 0
                 if failures == MOST_FAILURES:
                     raise RequestRefused(f"the service fails at it: {error}") from error
-                wait_seconds = longer_seconds(wait_seconds)
+                wait_seconds = backoff_seconds(wait_seconds)
                 await asyncio.sleep(wait_seconds)
 
     async def _request(self, method: str, path: str, **sent: Any) -> httpx.Response:
@@ -392,7 +392,7 @@ class ServiceClient:
         except httpx.RequestError as error:
             raise self._unreachable(repr(error)) from error
         if answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR:
-            raise Failed(refusal_of(answer))
+            raise ServerError(refusal_of(answer))
         if answer.is_server_error or answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
             raise self._unreachable(f"status {answer.status_code}")
         if self._is_unreachable:
@@ -411,7 +411,7 @@ class ServiceClient:
         return Unavailable(reason)
 
 
-def encoded(body: Mapping[str, Any]) -> bytes:
+def json_body(body: Mapping[str, Any]) -> bytes:
     """The JSON of a body."""
     try:
         content = json.dumps(body, allow_nan=False).encode()
@@ -421,7 +421,7 @@ def encoded(body: Mapping[str, Any]) -> bytes:
 
 
 def refusal_of(answer: httpx.Response) -> str:
-    """The service's reason of a refusal."""
+    """The service's reason for a refusal."""
     try:
         return str(answer.json()["detail"])
     except (ValueError, KeyError, TypeError):
@@ -438,7 +438,7 @@ def _job_path(job: ClaimedJob) -> str:
     return f"/v1/worker/jobs/{quote(job.id, safe='')}"
 
 
-def longer_seconds(wait_seconds: float) -> float:
+def backoff_seconds(wait_seconds: float) -> float:
     """The wait after another failed attempt [s]: doubled within bounds, and randomized."""
     doubled = min(max(2.0 * wait_seconds, FIRST_WAIT_SECONDS), LONGEST_WAIT_SECONDS)
     return doubled * random.uniform(0.75, 1.0)  # noqa: S311 - no security use
@@ -450,12 +450,12 @@ MOST_WAIT_SECONDS = 20.0
 HEARTBEATS = 4
 """Heartbeats in the time of one lease. Source: a choice; three may be lost."""
 
-NEWS_SECONDS = 1.0
-"""Shortest time between two heartbeats with new progress. Source: a choice; people watch them."""
+PROGRESS_SECONDS = 1.0
+"""Shortest time between two heartbeats with new progress. Source: a choice; people watch the progress."""
 
-MOST_NEWS = 600
-"""Heartbeats with new progress in the timeout of a job: the service stores so many events. Source: a choice; a job
-of ten minutes reports every second, one of an hour every six."""
+MOST_EVENTS = 600
+"""Most heartbeats with new progress in the timeout of a job; the service stores each as an event. Source: a choice; a
+job of ten minutes reports every second, one of an hour every six."""
 
 RELEASE_SECONDS = 5.0
 """Time in which a worker that has to stop releases its job. Source: a choice; schedulers allow half a minute."""
@@ -480,12 +480,12 @@ class ClaimLoop:
             job = await self._next(capabilities)
             if job is None:
                 return
-            await self._do(job)
+            await self._run_job(job)
             if self.once:
                 return
 
     async def _next(self, capabilities: Mapping[str, Any]) -> ClaimedJob | None:
-        """The next job; None after the longest idle time, or where this worker has to stop."""
+        """The next job; None after the longest idle time, or if this worker has to stop."""
         idle_since, wait_seconds = time.monotonic(), 0.0
         most = self.most_idle_seconds
         while not self.stopping.is_set():
@@ -497,7 +497,7 @@ class ClaimLoop:
             try:
                 job = await self._unless_stopped(claim)
             except Unavailable:
-                wait_seconds = longer_seconds(wait_seconds)
+                wait_seconds = backoff_seconds(wait_seconds)
                 await self._unless_stopped(asyncio.sleep(wait_seconds))
                 continue
             wait_seconds = 0.0
@@ -506,7 +506,7 @@ class ClaimLoop:
         return None
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, Result], grace_seconds: float = 0.0) -> Result | None:
-        """The result of some work; None where this worker has to stop first, and the grace time is over."""
+        """The result of some work; None if this worker has to stop first and the grace time has passed."""
         task, stop = asyncio.create_task(work), asyncio.create_task(self.stopping.wait())
         try:
             await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -514,9 +514,9 @@ class ClaimLoop:
                 await asyncio.wait({task}, timeout=grace_seconds)
             return task.result() if task.done() else None
         finally:
-            await _cancelled(task, stop)
+            await _cancel(task, stop)
 
-    async def _do(self, job: ClaimedJob) -> None:
+    async def _run_job(self, job: ClaimedJob) -> None:
         log.info("job %s (%s), attempt %d", job.id, job.kind, job.attempt)
         with job_folder() as folder:
             context = JobContext(
@@ -526,40 +526,40 @@ class ClaimLoop:
                 upload=partial(self.client.upload, job),
                 read=partial(self.client.read, job),
             )
-            beats = asyncio.create_task(self._heartbeats(context))
+            heartbeats = asyncio.create_task(self._heartbeats(context))
             try:
-                result = await self._result_of(context, beats)
+                result = await self._result_of(context, heartbeats)
                 if result is None:
                     log.warning("job %s is another's now; nothing of it is handed in", job.id)
                 else:
                     await self._finish(job, result)
             finally:
-                await _cancelled(beats)
+                await _cancel(heartbeats)
 
     async def _result_of(
-        self, context: JobContext, beats: "asyncio.Task[Literal['cancel', 'lost']]"
+        self, context: JobContext, heartbeats: "asyncio.Task[Literal['cancel', 'lost']]"
     ) -> JobResult | None:
-        """The result of a job; None where the lease is lost first."""
-        work = asyncio.create_task(self._uninterrupted(context))
+        """The result of a job; None if the lease is lost first."""
+        work = asyncio.create_task(self._run_work(context))
         stop = asyncio.create_task(self.stopping.wait())
-        waited = {work, beats, stop}
+        waited = {work, heartbeats, stop}
         try:
             await asyncio.wait(waited, timeout=context.job.timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await _cancelled(stop, *(() if work.done() else (work,)))
-        if beats.done() and beats.result() == "lost":
+            await _cancel(stop, *(() if work.done() else (work,)))
+        if heartbeats.done() and heartbeats.result() == "lost":
             return None
         if not work.cancelled() and work.done():
             return work.result()
-        if beats.done():
+        if heartbeats.done():
             return JobResult(outcome="cancelled", result=context.result)
         if self.stopping.is_set():
             return JobResult(outcome="released")
         reason = f"the job was stopped after {context.job.timeout_seconds:.0f} s, the time that it may take"
         return _failed("timed_out", reason, context.result, is_final=True)
 
-    async def _uninterrupted(self, context: JobContext) -> JobResult:
-        """The result of a job that nothing interrupts."""
+    async def _run_work(self, context: JobContext) -> JobResult:
+        """The result of a job; an exception of its function fails the job."""
         try:
             return await self.work[context.job.kind](context)
         except Exception as error:  # the service gets any error
@@ -579,15 +579,15 @@ class ClaimLoop:
             try:
                 state = await self._heartbeat(context)
             except Unavailable:
-                wait_seconds = min(longer_seconds(wait_seconds), pause_seconds)
+                wait_seconds = min(backoff_seconds(wait_seconds), pause_seconds)
                 continue
             wait_seconds = 0.0
             if state != "run":
                 return state
-            await asyncio.sleep(min(max(NEWS_SECONDS, context.job.timeout_seconds / MOST_NEWS), pause_seconds))
+            await asyncio.sleep(min(max(PROGRESS_SECONDS, context.job.timeout_seconds / MOST_EVENTS), pause_seconds))
 
     async def _heartbeat(self, context: JobContext) -> Literal["run", "cancel", "lost"]:
-        """Renew the lease; without the progress where the service refuses it, so that the job is not lost."""
+        """Renew the lease, without the progress if the service refuses it, so that the lease is not lost."""
         try:
             return await self.client.heartbeat(context.job, context.progress)
         except RequestRefused as error:
@@ -599,7 +599,7 @@ class ClaimLoop:
             raise Unavailable(str(error)) from error
 
     async def _finish(self, job: ClaimedJob, result: JobResult, *, is_refusal: bool = False) -> None:
-        """Upload a result, briefly where this worker stops. A refused one fails the job, or its lease expires."""
+        """Upload a result; if the service refuses it, fail the job. A worker that stops tries for RELEASE_SECONDS."""
         try:
             taken = await self._unless_stopped(self.client.finish(job, result), RELEASE_SECONDS)
         except RequestRefused as error:
@@ -613,7 +613,7 @@ class ClaimLoop:
             log.warning("job %s is another's now, or the service is away; what was found is dropped", job.id)
 
 
-async def _cancelled(*tasks: "asyncio.Task[Any] | asyncio.Future[Any]") -> None:
+async def _cancel(*tasks: "asyncio.Task[Any] | asyncio.Future[Any]") -> None:
     """Cancel tasks, and wait until they have cleaned up."""
     for task in tasks:
         task.cancel()
@@ -630,9 +630,9 @@ HELP = "Do jobs for a service: measure what it asks for, on this machine."
 MOST_SLOTS = 1024
 
 
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run jobs until there is a reason to end."""
-    options = _parsed(words)
+    options = _parse_options(arguments)
     try:
         start_log(os.environ.get("TRAINCOST_LOG_LEVEL") or "info", _log_format())
         logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -704,7 +704,7 @@ def _stop_on_signal(stopping: asyncio.Event, *, with_parent: bool) -> None:
         loop.add_reader(sys.stdin.fileno(), read)
 
 
-def _parsed(words: Sequence[str]) -> argparse.Namespace:
+def _parse_options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="traincost worker", description=HELP, allow_abbrev=False)
     url = os.environ.get("TRAINCOST_URL") or DEFAULT_URL
     parser.add_argument("--url", default=url, help=f"address of the service (TRAINCOST_URL, {DEFAULT_URL})")
@@ -726,7 +726,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--once", action="store_true", help="end after one job")
     parser.add_argument("--max-idle", type=_seconds, metavar="SECONDS", help="end after waiting this long for a job")
     parser.add_argument("--with-parent", action="store_true", help="end when standard input ends")
-    return parser.parse_args(words)
+    return parser.parse_args(arguments)
 
 
 def _label(text: str) -> tuple[str, str]:

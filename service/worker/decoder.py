@@ -16,13 +16,13 @@ from service.estimator.model.build import layer_type, mlp_type
 from service.estimator.question import Model
 from service.worker.supported import WEIGHTS, StepRecipe
 
-CUBIC = 0.044715
+GELU_CUBIC_WEIGHT = 0.044715
 """Weight of the cube in GELU's approximation. Source: Hendrycks and Gimpel 2016, arXiv:1606.08415."""
 
 
-def written_gelu(hidden: torch.Tensor) -> torch.Tensor:
+def unfused_gelu(hidden: torch.Tensor) -> torch.Tensor:
     """GELU in single operations, each of which saves its inputs: transformers' NewGELUActivation."""
-    inner = math.sqrt(2.0 / math.pi) * (hidden + CUBIC * torch.pow(hidden, 3.0))
+    inner = math.sqrt(2.0 / math.pi) * (hidden + GELU_CUBIC_WEIGHT * torch.pow(hidden, 3.0))
     return 0.5 * hidden * (1.0 + torch.tanh(inner))
 
 
@@ -35,7 +35,7 @@ class FeedForward(nn.Module):
         self.gate_proj = nn.Linear(hidden, width, bias=has_bias) if model.gated_mlp else None
         self.up_proj = nn.Linear(hidden, width, bias=has_bias)
         self.down_proj = nn.Linear(width, hidden, bias=has_bias)
-        self.activation = written_gelu if model.is_gpt2 else functional.gelu
+        self.activation = unfused_gelu if model.is_gpt2 else functional.gelu
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """The branch's output."""
@@ -47,8 +47,7 @@ class FeedForward(nn.Module):
 
 
 EPSILON = 1e-5
-"""Number that keeps a norm from dividing by zero; without effect on sizes. Source: transformers LlamaConfig,
-GPT2Config."""
+"""Epsilon of norms; no effect on tensor sizes. Source: transformers LlamaConfig, GPT2Config."""
 
 
 class RmsNorm(nn.Module):
@@ -59,7 +58,7 @@ class RmsNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """The normed numbers."""
+        """Normalize the last dimension."""
         number_format = hidden.dtype
         hidden = hidden.to(torch.float32)
         variance = hidden.pow(2).mean(-1, keepdim=True)
@@ -67,11 +66,11 @@ class RmsNorm(nn.Module):
         return self.weight * hidden.to(number_format)
 
 
-class LengthNorm(nn.Module):
-    """The same without weights, on queries and keys: transformers' Llama4TextL2Norm."""
+class L2Norm(nn.Module):
+    """Root mean square norm of queries or keys without weights: transformers' Llama4TextL2Norm."""
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """The normed numbers."""
+        """Normalize the last dimension."""
         wide = hidden.float()
         return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + EPSILON)).type_as(hidden)
 
@@ -86,11 +85,11 @@ def norm_of(normalization: str, width: int) -> nn.Module:
 
 
 def query_key_norm(kind: str, heads: int, width: int) -> nn.Module | None:
-    """The norm on queries, or that on keys."""
+    """The norm on queries or on keys; None if the model has none."""
     if kind == "none":
         return None
     if kind == "l2":
-        return LengthNorm()
+        return L2Norm()
     if kind == "per_head_dim_biased":
         return nn.LayerNorm(width, eps=EPSILON)
     return RmsNorm(heads * width if kind == "full" else width)
@@ -101,10 +100,10 @@ BACKENDS = {
     "flash-2": (SDPBackend.FLASH_ATTENTION,),
     "cudnn": (SDPBackend.CUDNN_ATTENTION,),
 }
-"""torch's kernels of each name; flash falls back to the memory-efficient one where FlashAttention lacks the format."""
+"""torch's backends by kernel name; flash falls back to the memory-efficient one for other formats."""
 
 ROTARY_BASE = 10_000.0
-"""Longest wave of rotary positions; without effect on sizes. Source: Su et al. 2021, arXiv:2104.09864."""
+"""Base of the rotary frequencies; no effect on tensor sizes. Source: Su et al. 2021, arXiv:2104.09864."""
 
 Positions = tuple[torch.Tensor, torch.Tensor]
 
@@ -112,14 +111,14 @@ Positions = tuple[torch.Tensor, torch.Tensor]
 def rotary_positions(tokens: int, width: int, dtype: torch.dtype, device: torch.device) -> Positions:
     """Cosines and sines of every position, for all layers."""
     with torch.no_grad():
-        waves = 1.0 / ROTARY_BASE ** (torch.arange(0, width, 2, device=device, dtype=torch.float) / width)
-        angles = torch.arange(tokens, device=device, dtype=torch.float)[None, :, None] * waves
+        frequencies = 1.0 / ROTARY_BASE ** (torch.arange(0, width, 2, device=device, dtype=torch.float) / width)
+        angles = torch.arange(tokens, device=device, dtype=torch.float)[None, :, None] * frequencies
         twice = torch.cat((angles, angles), dim=-1)
         return twice.cos().to(dtype), twice.sin().to(dtype)
 
 
 def _rotated(states: torch.Tensor, positions: Positions) -> torch.Tensor:
-    """Queries or keys with their positions: transformers' apply_rotary_pos_emb."""
+    """Queries or keys rotated by their positions: transformers' apply_rotary_pos_emb."""
     cosines, sines = (part[:, None] for part in positions)
     half = states.shape[-1] // 2
     rotated = torch.cat((-states[..., half:], states[..., :half]), dim=-1)
@@ -136,13 +135,13 @@ def _repeated(states: torch.Tensor, times: int) -> torch.Tensor:
 
 
 class Attention(nn.Module):
-    """Attention with heads of its own, as transformers' LlamaAttention and GPT2Attention."""
+    """Multi-head or grouped-query attention: transformers' LlamaAttention and GPT2Attention."""
 
     def __init__(self, model: Model, kernel: str, dropout_fraction: float) -> None:
         super().__init__()
         self.model, self.kernel, self.dropout_fraction = model, kernel, dropout_fraction
-        width, heads, pairs = model.head_width, model.num_attention_heads, model.key_value_heads
-        self.sizes = (heads * width, pairs * width, pairs * width)
+        width, heads, key_value_heads = model.head_width, model.num_attention_heads, model.key_value_heads
+        self.sizes = (heads * width, key_value_heads * width, key_value_heads * width)
         if model.is_gpt2:
             self.qkv_proj = nn.Linear(model.hidden_size, sum(self.sizes), bias=model.attention_bias)
         else:
@@ -150,11 +149,11 @@ class Attention(nn.Module):
                 nn.Linear(model.hidden_size, size, bias=model.attention_bias) for size in self.sizes
             )
         self.q_norm = query_key_norm(model.qk_norm, heads, width)
-        self.k_norm = query_key_norm(model.qk_norm, pairs, width)
+        self.k_norm = query_key_norm(model.qk_norm, key_value_heads, width)
         self.o_proj = nn.Linear(heads * width, model.hidden_size, bias=model.out_bias)
 
     def forward(self, hidden: torch.Tensor, positions: Positions | None, mask: torch.Tensor | None) -> torch.Tensor:
-        """The heads' output, projected back to the stream."""
+        """The heads' output, projected to the hidden size."""
         queries, keys, values = self._heads(hidden)
         if positions is not None:
             queries, keys = _rotated(queries, positions), _rotated(keys, positions)
@@ -214,12 +213,12 @@ class Attention(nn.Module):
         return mixed.transpose(1, 2).contiguous()
 
 
-DEVIATION = 0.02
-"""Spread of weights; without effect on sizes. Source: transformers Qwen3MoeConfig.initializer_range."""
+INIT_STD = 0.02
+"""Standard deviation of weights; no effect on tensor sizes. Source: transformers Qwen3MoeConfig.initializer_range."""
 
 
 class GroupedProduct(torch.autograd.Function):
-    """Rows times the matrix of their group, group after group; it saves rows and matrices and no more."""
+    """Rows times the matrix of their group, one group at a time; saves only rows and matrices."""
 
     @staticmethod
     def forward(context: Any, rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
@@ -235,11 +234,11 @@ class GroupedProduct(torch.autograd.Function):
         """Gradients of the rows and of the matrices."""
         rows, matrices, ends = context.saved_tensors
         (upstream,) = gradients
-        to_rows, to_matrices = torch.empty_like(rows), torch.zeros_like(matrices)
+        row_gradients, matrix_gradients = torch.empty_like(rows), torch.zeros_like(matrices)
         for group, (start, end) in enumerate(_spans(ends)):
-            torch.mm(upstream[start:end], matrices[group], out=to_rows[start:end])
-            torch.mm(upstream[start:end].t(), rows[start:end], out=to_matrices[group])
-        return to_rows, to_matrices, None
+            torch.mm(upstream[start:end], matrices[group], out=row_gradients[start:end])
+            torch.mm(upstream[start:end].t(), rows[start:end], out=matrix_gradients[group])
+        return row_gradients, matrix_gradients, None
 
 
 def _spans(ends: torch.Tensor) -> list[tuple[int, int]]:
@@ -259,20 +258,20 @@ def grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tens
 
 
 class Router(nn.Module):
-    """Which experts a token visits, and with what weight: transformers' Qwen3MoeTopKRouter."""
+    """Choice of each token's experts, with their weights: transformers' Qwen3MoeTopKRouter."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
-        self.copies = model.num_experts_per_tok
+        self.top_k = model.num_experts_per_tok
         self.weight = nn.Parameter(torch.empty(model.num_experts, model.hidden_size))
-        nn.init.normal_(self.weight, std=DEVIATION)
+        nn.init.normal_(self.weight, std=INIT_STD)
 
     def forward(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Weights and experts, tokens x visits."""
-        choices = functional.linear(hidden, self.weight)
-        likely = functional.softmax(choices, dtype=torch.float, dim=-1)
-        weights, chosen = torch.topk(likely, self.copies, dim=-1)
-        return (weights / weights.sum(dim=-1, keepdim=True)).to(choices.dtype), chosen
+        """Weights and indices of the chosen experts, tokens x top-k."""
+        logits = functional.linear(hidden, self.weight)
+        probabilities = functional.softmax(logits, dtype=torch.float, dim=-1)
+        weights, chosen = torch.topk(probabilities, self.top_k, dim=-1)
+        return (weights / weights.sum(dim=-1, keepdim=True)).to(logits.dtype), chosen
 
 
 class Experts(nn.Module):
@@ -290,37 +289,37 @@ class Experts(nn.Module):
         self.shared = FeedForward(model, shared) if shared else None
         self.shared_gate = nn.Linear(hidden, 1, bias=False) if model.shared_expert_gate else None
         for matrices in (self.up_proj, self.down_proj):
-            nn.init.normal_(matrices, std=DEVIATION)
+            nn.init.normal_(matrices, std=INIT_STD)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """The experts' output."""
         flat = hidden.reshape(-1, hidden.shape[-1])
-        beside = None if self.shared is None else self.shared(flat)
+        shared_output = None if self.shared is None else self.shared(flat)
         weights, chosen = self.router(flat)
         out = self._routed(flat, weights, chosen)
-        if beside is not None:
+        if shared_output is not None:
             if self.shared_gate is not None:
-                beside = functional.sigmoid(self.shared_gate(flat)) * beside
-            out = out + beside
+                shared_output = functional.sigmoid(self.shared_gate(flat)) * shared_output
+            out = out + shared_output
         return out.reshape(hidden.shape)
 
     def _routed(self, flat: torch.Tensor, weights: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-        """Outputs of the visited experts, scaled and summed: transformers' grouped_mm_experts_forward."""
+        """Outputs of the chosen experts, weighted and summed: transformers' grouped_mm_experts_forward."""
         copies = chosen.shape[-1]
-        in_order, order = torch.sort(chosen.reshape(-1))
+        sorted_experts, order = torch.sort(chosen.reshape(-1))
         rows = flat[order // copies]
         shares = weights.reshape(-1)[order]
-        ends = torch.searchsorted(in_order, torch.arange(self.count, device=flat.device), right=True).int()
+        ends = torch.searchsorted(sorted_experts, torch.arange(self.count, device=flat.device), right=True).int()
         inner = grouped_product(rows, self.up_proj, ends)
         if self.is_gated:
             gate, up = inner.chunk(2, dim=-1)
             active = functional.silu(gate) * up
         else:
             active = functional.gelu(inner)
-        weighed = grouped_product(active, self.down_proj, ends) * shares.unsqueeze(-1)
-        back = torch.empty_like(order)
-        back[order] = torch.arange(order.numel(), device=flat.device)
-        return weighed[back].view(-1, copies, flat.shape[-1]).sum(dim=1).to(flat.dtype)
+        weighted = grouped_product(active, self.down_proj, ends) * shares.unsqueeze(-1)
+        inverse = torch.empty_like(order)
+        inverse[order] = torch.arange(order.numel(), device=flat.device)
+        return weighted[inverse].view(-1, copies, flat.shape[-1]).sum(dim=1).to(flat.dtype)
 
 
 NO_TARGET = -100
@@ -328,62 +327,62 @@ NO_TARGET = -100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """Implementation of a model's operations."""
+class DecoderOptions:
+    """How the decoder runs: attention kernel, dropout and recomputation."""
 
     kernel: str
     """eager, or a name of BACKENDS."""
     dropout_fraction: float = 0.0
     """Dropout of embedding, attention and both branches."""
     recomputed_layers: int = 0
-    """Layers, from the first, that save only their input and run again in the backward pass."""
+    """Number of leading layers that save only their input and run again in the backward pass."""
 
 
 class Layer(nn.Module):
     """One layer: attention and an MLP, one after the other or side by side."""
 
-    def __init__(self, model: Model, running: Running, layer: int) -> None:
+    def __init__(self, model: Model, options: DecoderOptions, layer: int) -> None:
         super().__init__()
         self.mixer, self.is_parallel = layer_type(model, layer), model.parallel_attention
         norms = [norm_of(model.normalization, model.hidden_size) for _ in range(model.norms_per_layer)]
         self.norms = nn.ModuleList(norms)
-        self.attention = Attention(model, running.kernel, running.dropout_fraction)
+        self.attention = Attention(model, options.kernel, options.dropout_fraction)
         is_sparse = mlp_type(model, layer) == "sparse"
         self.mlp = Experts(model) if is_sparse else FeedForward(model, model.intermediate_size or 0)
-        self.dropout = nn.Dropout(running.dropout_fraction)
+        self.dropout = nn.Dropout(options.dropout_fraction)
 
     def forward(self, hidden: torch.Tensor, positions: Positions | None, mask: torch.Tensor | None) -> torch.Tensor:
-        """The stream after the layer."""
+        """The residual stream after the layer."""
         if self.is_parallel:
-            read = self.norms[0](hidden)
-            beside = self.norms[1](hidden) if len(self.norms) > 1 else read
-            mixed = self.dropout(self.attention(read, positions, mask))
-            return hidden + mixed + self.dropout(self.mlp(beside))
+            attention_input = self.norms[0](hidden)
+            mlp_input = self.norms[1](hidden) if len(self.norms) > 1 else attention_input
+            mixed = self.dropout(self.attention(attention_input, positions, mask))
+            return hidden + mixed + self.dropout(self.mlp(mlp_input))
         hidden = hidden + self._after(1, self.dropout(self.attention(self.norms[0](hidden), positions, mask)))
-        before = self.norms[2 if len(self.norms) == 4 else 1]
-        return hidden + self._after(3, self.dropout(self.mlp(before(hidden))))
+        mlp_norm = self.norms[2 if len(self.norms) == 4 else 1]
+        return hidden + self._after(3, self.dropout(self.mlp(mlp_norm(hidden))))
 
     def _after(self, norm: int, branch: torch.Tensor) -> torch.Tensor:
-        """A branch, normed where layers have norms after branches too."""
+        """A branch, normalized if layers have norms after branches too."""
         return self.norms[norm](branch) if len(self.norms) == 4 else branch
 
 
 class Decoder(nn.Module):
     """A decoder-only model with its loss: transformers' LlamaForCausalLM and GPT2LMHeadModel."""
 
-    def __init__(self, model: Model, running: Running) -> None:
+    def __init__(self, model: Model, options: DecoderOptions) -> None:
         super().__init__()
-        self.model, self.running = model, running
+        self.model, self.options = model, options
         width, hidden = model.word_embed_proj_dim or model.hidden_size, model.hidden_size
         self.embedding = _table(model.vocab_size, width)
         rows = model.position_embedding_rows
         self.positions = _table(rows, hidden) if rows else None
-        self.widening = nn.Linear(width, hidden, bias=False) if model.word_embed_proj_dim else None
+        self.project_in = nn.Linear(width, hidden, bias=False) if model.word_embed_proj_dim else None
         self.embedding_norm = norm_of(model.normalization, hidden) if model.embedding_norm else None
-        self.dropout = nn.Dropout(running.dropout_fraction)
-        self.layers = nn.ModuleList(Layer(model, running, layer) for layer in range(model.num_hidden_layers))
+        self.dropout = nn.Dropout(options.dropout_fraction)
+        self.layers = nn.ModuleList(Layer(model, options, layer) for layer in range(model.num_hidden_layers))
         self.final_norm = norm_of(model.normalization, hidden) if model.final_norm else None
-        self.narrowing = nn.Linear(hidden, width, bias=False) if model.word_embed_proj_dim else None
+        self.project_out = nn.Linear(hidden, width, bias=False) if model.word_embed_proj_dim else None
         self.head = _head(model, width, self.embedding.weight if model.tie_word_embeddings else None)
 
     def logits(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -395,53 +394,53 @@ class Decoder(nn.Module):
             rotary = rotary_positions(length, self.model.head_width, hidden.dtype, device)
         masks = {layer.mixer: self._mask(layer.mixer, length, hidden) for layer in self.layers}
         for index, layer in enumerate(self.layers):
-            if index < self.running.recomputed_layers:
+            if index < self.options.recomputed_layers:
                 hidden = checkpoint(layer, hidden, rotary, masks[layer.mixer], use_reentrant=False)
             else:
                 hidden = layer(hidden, rotary, masks[layer.mixer])
         hidden = hidden if self.final_norm is None else self.final_norm(hidden)
-        hidden = hidden if self.narrowing is None else self.narrowing(hidden)
+        hidden = hidden if self.project_out is None else self.project_out(hidden)
         return self.head(hidden)
 
     def _embedded(self, tokens: torch.Tensor) -> torch.Tensor:
         hidden = self.embedding(tokens)
-        hidden = hidden if self.widening is None else self.widening(hidden)
+        hidden = hidden if self.project_in is None else self.project_in(hidden)
         if self.positions is not None:
             hidden = hidden + self.positions(torch.arange(tokens.shape[1], device=tokens.device)[None])
         hidden = hidden if self.embedding_norm is None else self.embedding_norm(hidden)
         return self.dropout(hidden)
 
     def _mask(self, mixer: str, length: int, hidden: torch.Tensor) -> torch.Tensor | None:
-        """The additive mask of eager attention, and of windows that the fused kernels lack: 0 or the lowest number."""
+        """Additive mask for eager attention and for windows, which fused kernels lack: 0 or the lowest number."""
         model, device, dtype = self.model, hidden.device, hidden.dtype
         window = {
             "sliding_attention": model.sliding_window, "chunked_attention": model.attention_chunk_size,
         }.get(mixer)  # fmt: skip
-        if self.running.kernel != "eager" and (window is None or window >= length):
+        if self.options.kernel != "eager" and (window is None or window >= length):
             return None
         with torch.no_grad():
-            place = torch.arange(length, device=device)
-            seen = place[:, None] >= place
+            position = torch.arange(length, device=device)
+            visible = position[:, None] >= position
             if mixer == "sliding_attention" and window:
-                seen &= place[:, None] - place < window
+                visible &= position[:, None] - position < window
             if mixer == "chunked_attention" and window:
-                chunk = place // window
-                seen &= chunk[:, None] == chunk
+                chunk = position // window
+                visible &= chunk[:, None] == chunk
             zero = torch.tensor(0.0, dtype=dtype, device=device)
-            return torch.where(seen, zero, torch.finfo(dtype).min)[None, None]
+            return torch.where(visible, zero, torch.finfo(dtype).min)[None, None]
 
 
 def _table(rows: int, width: int) -> nn.Embedding:
-    return nn.Embedding.from_pretrained(nn.init.normal_(torch.empty(rows, width), std=DEVIATION), freeze=False)
+    return nn.Embedding.from_pretrained(nn.init.normal_(torch.empty(rows, width), std=INIT_STD), freeze=False)
 
 
-def _head(model: Model, width: int, shared: nn.Parameter | None) -> nn.Linear:
-    """The projection to logits, its matrix the embedding's where that is shared."""
-    if shared is None:
+def _head(model: Model, width: int, tied: nn.Parameter | None) -> nn.Linear:
+    """The projection to logits; its matrix is the embedding's if `tied` is given."""
+    if tied is None:
         return nn.Linear(width, model.vocab_size, bias=model.lm_head_bias)
     with torch.device("meta"):
         head = nn.Linear(width, model.vocab_size, bias=False)
-    head.weight = shared
+    head.weight = tied
     if model.lm_head_bias:
         head.bias = nn.Parameter(torch.zeros(model.vocab_size))
     return head
@@ -454,24 +453,24 @@ def causal_loss(logits: torch.Tensor, tokens: torch.Tensor, vocabulary: int) -> 
     return functional.cross_entropy(wide.view(-1, vocabulary), targets.view(-1), ignore_index=NO_TARGET)
 
 
-def build(model: Model, running: Running, precision: str, device: str) -> Decoder:
-    """A model on a device, its weights random."""
-    usual = torch.get_default_dtype()
+def build(model: Model, options: DecoderOptions, precision: str, device: str) -> Decoder:
+    """A decoder with random weights on a device."""
+    previous_dtype = torch.get_default_dtype()
     torch.set_default_dtype(getattr(torch, WEIGHTS[precision]))
     try:
         with torch.device(device):
-            decoder = Decoder(model, running)
+            decoder = Decoder(model, options)
             decoder.train()
             return decoder
     finally:
-        torch.set_default_dtype(usual)
+        torch.set_default_dtype(previous_dtype)
 
 
-MOST_GRADIENT_NORM = 1.0
+MAX_GRADIENT_NORM = 1.0
 """Norm to which gradients are clipped. Source: transformers 5.23.0 TrainingArguments.max_grad_norm."""
 
 LEARNING_RATE = 1e-4
-"""Step size; without effect on sizes. Source: a choice."""
+"""Step size; no effect on tensor sizes. Source: a choice."""
 
 FORMATS = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -523,7 +522,7 @@ class Trainer:
     def _update(self, mark: Mark) -> None:
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
-        nn.utils.clip_grad_norm_(self.parameters, MOST_GRADIENT_NORM, foreach=True)
+        nn.utils.clip_grad_norm_(self.parameters, MAX_GRADIENT_NORM, foreach=True)
         mark("clip", None)
         if self.scaler is None:
             self.optimizer.step()
@@ -534,14 +533,14 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
 
     def _hooks(self, mark: Mark) -> Iterator[Any]:
-        """Marks after each layer's forward pass, and after the gradient of its first weights, the last of its pass."""
+        """Hooks that mark the end of each layer's passes; in the backward pass its first weights come last."""
         for index, layer in enumerate(self.model.layers):
             yield layer.register_forward_hook(lambda *_, at=index: mark("forward", at))
             first = next(layer.parameters())
             yield first.register_post_accumulate_grad_hook(lambda _, at=index: mark("backward", at))
 
     def tensor_bytes(self) -> dict[str, int]:
-        """Bytes of tensors by category now."""
+        """Current bytes of tensors by category."""
         states = [value for state in self.optimizer.state.values() for value in state.values()]
         tensors = {
             "parameters_bytes": self.parameters,
@@ -553,10 +552,10 @@ class Trainer:
 
 
 def trainer_of(model: Model, recipe: StepRecipe, device: str) -> Trainer:
-    """A model of random weights in training on one device."""
-    running = Running(
+    """A trainer of a model with random weights on one device."""
+    options = DecoderOptions(
         kernel=recipe.kernel,
         dropout_fraction=recipe.dropout_fraction,
         recomputed_layers=recipe.recomputed_layers(model.num_hidden_layers),
     )
-    return Trainer(build(model, running, recipe.precision, device), model.vocab_size, recipe, device)
+    return Trainer(build(model, options, recipe.precision, device), model.vocab_size, recipe, device)

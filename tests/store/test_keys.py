@@ -167,7 +167,7 @@ def test_an_unknown_id_does_the_work_of_a_known_one(store: Engine, monkeypatch: 
 def test_a_key_that_is_lent_is_held_in_memory_alone_and_locks_nothing(prepare: Prepare) -> None:
     engine = prepare()
     ring = KeyRing(engine)
-    ring.lend(KEY)
+    ring.add_temporary(KEY)
     assert ring.find("tck_a.secret") == KEY
     assert ring.find("tck_a.other") is None
     assert not ring.is_locked

@@ -36,7 +36,7 @@ def fields_or_refusal(model: Model) -> tuple[Model | None, set[str]]:
 
 def test_presets_have_their_parameters_or_are_refused_by_field() -> None:
     need_torch()
-    from service.worker.decoder import Running, build
+    from service.worker.decoder import DecoderOptions, build
 
     built = 0
     for slug, row in shipped_catalogue().models.items():
@@ -46,7 +46,7 @@ def test_presets_have_their_parameters_or_are_refused_by_field() -> None:
             assert refused <= NOT_BUILT, slug
             if fields is None:
                 continue
-            decoder = build(fields, Running(kernel="eager"), "bf16", "meta")
+            decoder = build(fields, DecoderOptions(kernel="eager"), "bf16", "meta")
             found = sum(parameter.numel() for parameter in decoder.parameters())
             assert found == parameter_counts(model, build_ledger(model, SETTING)).total, slug
             built += 1
@@ -81,7 +81,7 @@ def test_every_kind_of_layer_trains() -> None:
     need_torch()
     import torch
 
-    from service.worker.decoder import Running, build, causal_loss
+    from service.worker.decoder import DecoderOptions, build, causal_loss
 
     small: dict[str, Any] = {
         "vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -102,7 +102,7 @@ def test_every_kind_of_layer_trains() -> None:
         losses = []
         for kernel in ("eager", "flash"):
             torch.manual_seed(7)
-            model = build(step_model({**small, **kind}), Running(kernel=kernel), "fp32", "cpu")
+            model = build(step_model({**small, **kind}), DecoderOptions(kernel=kernel), "fp32", "cpu")
             loss = causal_loss(model.logits(tokens), tokens, 64)
             loss.backward()
             assert all(parameter.grad is not None for parameter in model.parameters()), kind

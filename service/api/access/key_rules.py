@@ -89,7 +89,7 @@ def make_key(engine: Engine, request: KeyRequest) -> NewKey:
 def create_temporary_key(ring: KeyRing, request: KeyRequest) -> NewKey:
     """Create a key that is valid while this process runs, and is not stored."""
     made = _new_key(request)
-    ring.lend(made.key)
+    ring.add_temporary(made.key)
     return made
 
 

@@ -1,4 +1,4 @@
-"""Table of mixers, and the ledger of a model with what of it is trained.
+"""Table of mixers, and the ledger of a model under a training method.
 
 The backward pass of a product costs one further product for each needed gradient: that of trained weights, and that of
 an input that follows a trained part. Activations that no gradient needs are not saved.
@@ -146,7 +146,7 @@ MIXER_FIELDS = tuple(
 
 
 MOST_CACHED_LEDGERS = 256
-"""Size of caches of ledgers: requests name few models, and many layouts of each. Source: a choice."""
+"""Most ledgers in a cache: requests name few models, and many layouts of each. Source: a choice."""
 
 
 def layer_type(model: Model, layer: int) -> LayerType:
@@ -199,7 +199,7 @@ def _readers(ops: Ops) -> int:
 
 
 def _branch(name: str, ops: Ops, model: Model, setting: SequenceSettings) -> Ops:
-    """One branch of a layer with its residual addition; empty where the layer lacks the branch."""
+    """One branch of a layer with its residual addition; empty if the layer lacks the branch."""
     if not ops:
         return ()
     has_norm = model.norms_per_layer == 4
@@ -258,21 +258,21 @@ def recurrences_of(model: Model) -> tuple[LayerType, ...]:
 
 
 DEFAULT_RANK = 8
-"""Rank of an adapter where none is given. Source: huggingface/peft LoraConfig (r = 8)."""
+"""Default rank of an adapter. Source: huggingface/peft LoraConfig (r = 8)."""
 
 DEFAULT_TARGETS: tuple[MatrixName, ...] = ("q_proj", "v_proj")
-"""Adapted matrices where none are named.
+"""Default targets of adapters.
 Source: Hu et al. 2021, arXiv:2106.09685, section 7.1; huggingface/peft default targets of Llama."""
 
 _ROW_PARALLEL: tuple[MatrixName, ...] = ("o_proj", "down_proj", "x_proj", "out_proj")
-"""Row-parallel matrices: tensor ranks split their inputs. Of all others they split the outputs."""
+"""Row-parallel matrices, whose inputs tensor ranks split. All others are column-parallel."""
 
 
 def adapter_ops(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: SequenceSettings) -> Ops:
     """The adapter of one matrix of a weight, as two products.
 
-    An adapter has the input of its matrix, and its output is added to that of the matrix. Tensor ranks split the side
-    that they split of the matrix, replicate the other side, and exchange the narrow side, r numbers for each token.
+    An adapter has the input of its matrix, and its output is added to that of the matrix. Tensor ranks split it on the
+    same side as its matrix, replicate the other side, and exchange the narrow side: r numbers for each token.
     """
     # Source: Hu et al. 2021, arXiv:2106.09685, section 4.1; tensor ranks: huggingface/peft tuners/lora/tp_layer.py
     columns, copies = weight.columns // len(weight.matrices), weight.copies
@@ -314,7 +314,7 @@ _PART_OF_PREFIX: dict[str, PartName | None] = {
     "head": "head",
     "mtp": None,
 }
-"""Part of the model by the first word of an operation's name; operations of mixers are not listed: attention."""
+"""Part of the model by the first word of an operation's name; all other words belong to mixers, part `attention`."""
 
 
 def method_of(recipe: Recipe) -> Method:
@@ -362,7 +362,7 @@ def trained_ledger(ledger: Ledger, method: Method, setting: SequenceSettings) ->
         ledger,
         embedding=embedding,
         kinds=tuple(traversal.kinds),
-        shapes=tuple(ledger.shapes[kind] for kind, _, _ in traversal.found),
+        shapes=tuple(ledger.shapes[kind] for kind, _, _ in traversal.result_of),
         layer_kinds=tuple(layer_kinds),
         depth=traversal.group(ledger.depth, input_needed=stream)[0],
         depth_kind=depth_kind,
@@ -378,14 +378,14 @@ class _Step:
     reads: tuple[str, ...]
     """Names of the operations or matrices whose results it reads."""
     input_needed: bool
-    """Whether anything before it is trained."""
+    """Whether its input needs a gradient: something before it is trained."""
     weights_needed: bool
     """Whether a matrix that it multiplies by is trained."""
     adapters: Ops
 
     @property
     def keeps_input(self) -> bool:
-        """Whether the gradient of a weight needs its input."""
+        """Whether it saves its input for the gradient of a weight."""
         return self.weights_needed or bool(self.adapters)
 
     @property
@@ -401,17 +401,17 @@ class _Traversal:
     ledger: Ledger
     method: Method
     setting: SequenceSettings
-    found: dict[tuple[int, bool, bool], tuple[int, bool]] = field(default_factory=dict)
+    result_of: dict[tuple[int, bool, bool], tuple[int, bool]] = field(default_factory=dict)
     kinds: list[Ops] = field(default_factory=list)
 
     def kind(self, kind: int, *, is_frozen: bool, input_needed: bool) -> tuple[int, bool]:
         """Kind of a layer in the new ledger, and whether its output has a gradient."""
         key = (kind, is_frozen, input_needed)
-        if key not in self.found:
+        if key not in self.result_of:
             ops, output_needed = self.group(self.ledger.kinds[kind], input_needed=input_needed, is_frozen=is_frozen)
-            self.found[key] = (len(self.kinds), output_needed)
+            self.result_of[key] = (len(self.kinds), output_needed)
             self.kinds.append(ops)
-        return self.found[key]
+        return self.result_of[key]
 
     def group(self, ops: Ops, *, input_needed: bool, is_frozen: bool = False) -> tuple[Ops, bool]:
         """Operations of a group, and whether its output has a gradient."""
@@ -467,8 +467,8 @@ def _with_backward(steps: list[_Step], needed: dict[str, bool]) -> Ops:
         done.append(replace(step.op, backward=backward, kernel_rerun_flop=again, saved=saved))
         for index, half in enumerate(step.adapters):  # the input of a second product always has a gradient
             count = 2 if index % 2 or step.input_needed else 1
-            own = count * half.flop
-            done.append(replace(half, backward=Backward(own, own, count, in_trained_layer=True)))
+            half_flop = count * half.flop
+            done.append(replace(half, backward=Backward(half_flop, half_flop, count, in_trained_layer=True)))
     return tuple(done)
 
 

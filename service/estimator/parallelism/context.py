@@ -48,7 +48,7 @@ def key_value_bytes(workload: Workload, degrees: Degrees) -> Amount:
 
 
 def exchanged_bytes(workload: Workload, degrees: Degrees, method: ContextMethod) -> Amount:
-    """Bytes of other ranks' keys and values that one context rank holds while a layer attends.
+    """Bytes of other ranks' keys and values in the memory of one context rank during a layer's attention.
 
     Formula: all-gather: (c - 1) / c of keys and values; ring: two blocks of 1 / c; ulysses: none beside its own
     Args:
@@ -66,7 +66,7 @@ def exchanged_bytes(workload: Workload, degrees: Degrees, method: ContextMethod)
 
 
 def _key_heads(workload: Workload) -> int:
-    """Heads that have keys and values of their own; all of them in latent attention, once projected up."""
+    """Heads that have keys and values of their own; all heads in latent attention, after the up-projection."""
     model = workload.model
     return model.key_value_heads if model.kv_lora_rank is None else model.num_attention_heads
 
@@ -74,7 +74,7 @@ def _key_heads(workload: Workload) -> int:
 def layer_transfers(
     workload: Workload, degrees: Degrees, method: ContextMethod, forwards: Amount, backwards: Amount
 ) -> tuple[Transfer, ...]:
-    """What one context rank sends for one layer and micro-batch, forward and backward.
+    """Transfers of one context rank for one layer and micro-batch, forward and backward.
 
     Formula:
         ring, all-gather: keys and values f times forward; again, and their gradients, r times backward
@@ -92,8 +92,8 @@ def layer_transfers(
     if method == "ulysses":
         tokens = workload.recipe.sequence_length * degrees.micro_batch * workload.precision.element_bytes
         width = workload.model.query_width + workload.model.value_width
-        own = (workload.model.num_attention_heads + _key_heads(workload)) * width
-        exchanged = tokens * own / degrees.tensor / degrees.context
+        numbers = (workload.model.num_attention_heads + _key_heads(workload)) * width
+        exchanged = tokens * numbers / degrees.tensor / degrees.context
         return (Transfer("all_to_all", exchanged, forwards + backwards, group, spacing),)
     exchanged = key_value_bytes(workload, degrees)
     return (

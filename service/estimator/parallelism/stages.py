@@ -13,17 +13,17 @@ from service.estimator.workload import Workload
 
 @dataclass(slots=True, kw_only=True)
 class Stage:
-    """One pipeline stage: how many layers of each kind, and whether it has the ends of the model."""
+    """One pipeline stage: its layers of each kind, and whether it has the embedding or the head."""
 
     index: Amount
     chunk_counts: tuple[tuple[Amount, ...], ...]
-    """Of each of its chunks, the layers of each kind of the ledger, those of multi-token-prediction depths counted."""
+    """Layers of each kind of the ledger in each chunk, with those of multi-token-prediction depths."""
     depths: Amount
     """Multi-token-prediction depths, all on the last stage."""
     is_first: Condition
-    """It holds the embedding."""
+    """Whether it has the embedding."""
     is_last: Condition
-    """It holds the head."""
+    """Whether it has the head."""
     kind_counts: tuple[Amount, ...] = field(init=False)
     """Layers of each kind in all its chunks together."""
 
@@ -32,12 +32,12 @@ class Stage:
 
     @property
     def layers(self) -> Amount:
-        """Layers of the stage, those of depths counted [1]."""
+        """Layers of the stage, with those of depths [1]."""
         return summed(self.kind_counts)
 
     @property
     def shape(self) -> tuple[Amount, ...]:
-        """What its load and its step depend on: layers of each kind in each chunk, and the ends of the model."""
+        """Quantities that determine its load and step: layers of each kind in each chunk, embedding and head."""
         layers = (count for chunk in self.chunk_counts for count in chunk)
         return (*layers, where(self.is_first, 1, 0), where(self.is_last, 1, 0))
 
@@ -62,20 +62,20 @@ class RankParameters:
     expert_states: Amount
     """Numbers of optimizer state of its routed experts."""
     dense_copied: Amount
-    """Those of `dense_trained` of which the frozen original is kept too."""
+    """Those of `dense_trained` whose frozen original is stored too."""
     expert_products: Amount
     """Those of `expert` that are matrices of layers, which low-precision recipes keep copies of."""
     dense_products: Amount
     """Those of `dense` that are matrices of layers, which low-precision recipes keep copies of."""
 
     def plus(self, other: "RankParameters") -> "RankParameters":
-        """These and another's."""
+        """The sum with another rank's parameters."""
         return RankParameters(
             **{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
         )
 
     def over(self, ranks: Amount) -> "RankParameters":
-        """These, shared by some ranks."""
+        """The share of each of several ranks."""
         return RankParameters(**{field.name: getattr(self, field.name) / ranks for field in fields(self)})
 
 
@@ -94,7 +94,7 @@ def _counts_between(workload: Workload, first: Amount, last: Amount) -> tuple[Am
 def stage_at(
     workload: Workload, degrees: Degrees, index: Amount, stage_layers: tuple[int, ...] | None, chunks: int
 ) -> Stage:
-    """One stage of a layout: the layers of its chunks, dealt round-robin."""
+    """One stage of a layout: the model's chunks are assigned to stages round-robin."""
     is_last = index == degrees.pipeline - 1
     depths = where(is_last, workload.ledger.depths, 0)
     chunk_counts = []
@@ -109,14 +109,14 @@ def stage_at(
 
 
 def _chunk_counts(
-    workload: Workload, degrees: Degrees, place: Amount, stage_layers: tuple[int, ...] | None
+    workload: Workload, degrees: Degrees, chunk_index: Amount, stage_layers: tuple[int, ...] | None
 ) -> tuple[Amount, ...]:
-    """Layers of each kind in the chunk at a place of the model; without meaning, and unused, beyond the last place."""
+    """Layers of each kind in one chunk of the model; meaningless, and unused, beyond the last chunk."""
     if stage_layers is not None:
-        first = take(tuple(accumulate(stage_layers[:-1], initial=0)), place)
-        return _counts_between(workload, first, first + take(stage_layers, place))
+        first = take(tuple(accumulate(stage_layers[:-1], initial=0)), chunk_index)
+        return _counts_between(workload, first, first + take(stage_layers, chunk_index))
     size = workload.model.num_hidden_layers / (degrees.pipeline * degrees.virtual_pipeline)
-    first = where(place < degrees.pipeline * degrees.virtual_pipeline, place * size, 0)
+    first = where(chunk_index < degrees.pipeline * degrees.virtual_pipeline, chunk_index * size, 0)
     return _counts_between(workload, first, first + size)
 
 
@@ -131,8 +131,8 @@ def _stage_ops(workload: Workload, stage: Stage) -> tuple[tuple[Amount, Ops], ..
     )
 
 
-def _held(weight: Weight, degrees: Degrees) -> Amount:
-    """Copies of a weight on a rank of its stage: a tied head only away from the embedding."""
+def _copies_on_rank(weight: Weight, degrees: Degrees) -> Amount:
+    """Copies of a weight on a rank of its stage; a tied head counts only on another stage than the embedding."""
     return where(degrees.pipeline > 1, 1, 0) if weight.tied else 1
 
 
@@ -151,7 +151,7 @@ def rank_parameters(workload: Workload, degrees: Degrees, stage: Stage) -> RankP
     for times, ops in _stage_ops(workload, stage):
         for op in ops:
             for weight in op.weights:
-                copies = times * _held(weight, degrees) / split[weight.split]
+                copies = times * _copies_on_rank(weight, degrees) / split[weight.split]
                 parameters, group = weight.parameters * copies, "expert" if weight.split is Split.EXPERT else "dense"
                 added = {group: parameters, f"{group}_states": state_numbers(workload.optimizer, weight) * copies}
                 if weight.trained:
@@ -177,7 +177,7 @@ def stage_total(workload: Workload, degrees: Degrees, stage: Stage) -> int:
     8030261248
     """
     weights = [(times, weight) for times, ops in _stage_ops(workload, stage) for op in ops for weight in op.weights]
-    return sum(int(times) * int(_held(weight, degrees)) * weight.parameters for times, weight in weights)
+    return sum(int(times) * int(_copies_on_rank(weight, degrees)) * weight.parameters for times, weight in weights)
 
 
 WIDE_BYTES = 4.0
@@ -200,7 +200,7 @@ def stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
 
 
 def handed_stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
-    """Bytes of the residual stream of one micro-batch as one layer hands it, or its gradient, to the next.
+    """Bytes of the residual stream of one micro-batch as one layer passes it, or its gradient, to the next.
 
     Formula: that of one tensor rank; 4 bytes a number under autocast, which adds branches to an fp32 embedding
     Returns: bytes of one micro-batch [byte]

@@ -1,4 +1,4 @@
-"""Tensor parallelism: what t ranks may split, and their transfers."""
+"""Tensor parallelism: rules for its degree, and the transfers of its ranks."""
 
 from math import gcd
 
@@ -21,7 +21,7 @@ def _widths(workload: Workload) -> tuple[int, ...]:
 
 
 def _mixer_heads(workload: Workload) -> tuple[int, ...]:
-    """Numbers of heads, groups or channels of recurrences and convolutions, which ranks share out."""
+    """Heads, groups or channels of recurrent and convolution mixers, which tensor ranks split."""
     names = {name for shape in workload.ledger.shapes for name in MIXERS[shape.mixer].tensor_split_fields}
     return tuple(getattr(workload.model, name) or 0 for name in sorted(names))
 
@@ -54,7 +54,7 @@ RULES: dict[str, LayoutRule] = {
 def layer_transfers(
     workload: Workload, degrees: Degrees, forwards: Amount, backwards: Amount, branches: Amount
 ) -> tuple[Transfer, ...]:
-    """What one tensor rank sends for one layer and micro-batch, forward and backward.
+    """Transfers of one tensor rank for one layer and micro-batch, forward and backward.
 
     Formula:
         n (f + r) all-reduces of s b h / c elements; with sequence parallelism as many all-gathers and
@@ -68,16 +68,15 @@ def layer_transfers(
     Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
     stream, stream_width = stream_bytes(workload, degrees), workload.precision.element_bytes
-    gathered = where(degrees.sequence_parallel == 1, stream, 0.0)
-    reduced = stream - gathered
+    gather_bytes = where(degrees.sequence_parallel == 1, stream, 0.0)
+    reduce_bytes = stream - gather_bytes
     gathers_narrow = workload.implementation.overlap.gathers_narrow
-    narrowed = (workload.precision.product_bytes or stream_width) / stream_width if gathers_narrow else 1.0
+    width_ratio = (workload.precision.product_bytes or stream_width) / stream_width if gathers_narrow else 1.0
+    narrow_bytes = gather_bytes * width_ratio
     return (
-        Transfer("all_reduce", reduced, (forwards + backwards) * branches, degrees.tensor, NEXT_TO_EACH_OTHER),
-        Transfer(
-            "all_gather", gathered * narrowed, (forwards + 2 * backwards) * branches, degrees.tensor, NEXT_TO_EACH_OTHER
-        ),
-        Transfer("reduce_scatter", gathered, (forwards + backwards) * branches, degrees.tensor, NEXT_TO_EACH_OTHER),
+        Transfer("all_reduce", reduce_bytes, (forwards + backwards) * branches, degrees.tensor, NEXT_TO_EACH_OTHER),
+        Transfer("all_gather", narrow_bytes, (forwards + 2 * backwards) * branches, degrees.tensor, NEXT_TO_EACH_OTHER),
+        Transfer("reduce_scatter", gather_bytes, (forwards + backwards) * branches, degrees.tensor, NEXT_TO_EACH_OTHER),
     )
 
 

@@ -1,6 +1,6 @@
 """Cost of a run, line by line, in whole cents, and the electricity and carbon behind it.
 
-Costs are exact: a double such as 2.3 means the decimal of its shortest text. Each line, at both ends of its
+Costs are exact: a double such as 2.3 counts as the decimal that it prints as. Each line, at both ends of its
 interval, is rounded once to the cent (ROUND_HALF_EVEN), and a sum adds the rounded lines. Constants are integers, so
 that the same formulas serve doubles, columns and decimals.
 """
@@ -27,7 +27,7 @@ def gpu_watts(
     Formula: (min(limit, load x board power) + load x host share x board power) x PUE
     Args:
         board_watts: rated power of one GPU board [W]
-        limit_watts: what the board may draw, its rated power where nothing limits it [W]
+        limit_watts: power limit of the board, its rated power if it has none [W]
         host_power_fraction: rated power of hosts and network over that of the boards [1]
         power_fraction: power of the node over its rated power [1]
         pue: energy of the building over that of its machines [1]
@@ -60,7 +60,7 @@ def energy_kwh(busy_gpu_hours: float, busy_watts: float, idle_gpu_hours: float, 
 
 
 def carbon_kg_co2e(used_kwh: float, grid_kg_co2e_per_kwh: float) -> float:
-    """Greenhouse gases of the electricity of a run; making the hardware is not counted.
+    """Greenhouse gases of the electricity of a run, without those of making the hardware.
 
     Formula: energy x carbon intensity of the grid
     Args:
@@ -98,12 +98,12 @@ def rent_usd(paid_gpu_hours: Amount, usd_per_gpu_hour: Amount, discount_fraction
 
 
 def storage_usd(days: Amount, stored_bytes: Amount, usd_per_gb_month: Amount) -> Amount:
-    """Price of bytes that are kept for some days.
+    """Price of storing bytes for some days.
 
     Formula: days x 24 / 730 x bytes / 1e9 x price of a GB-month
     Args:
-        days: for how long [d]
-        stored_bytes: bytes that are kept [byte]
+        days: duration of storage [d]
+        stored_bytes: stored bytes [byte]
         usd_per_gb_month: price of 1e9 bytes for 730 hours [USD/GB-month]
     Returns: the price [USD]
     Source: definition
@@ -139,7 +139,7 @@ def amortisation_usd(
     Args:
         paid_gpu_hours: GPU-hours of the run, spares counted [h]
         purchase_usd: purchase price of one GPU with its share of the rest [USD]
-        residual_fraction: share of it that is still there after those years [1]
+        residual_fraction: residual value after those years over the purchase price [1]
         years: years over which it is written off [a]
         utilisation_fraction: share of the hours of those years in use [1]
     Returns: the share [USD]
@@ -174,7 +174,7 @@ def maintenance_usd(
 def hosting_usd(
     paid_gpu_hours: Amount, rated_watts: Amount, usd_per_kw_month: Amount, utilisation_fraction: Amount
 ) -> Amount:
-    """Rent of the place where own hardware stands, by its rated power.
+    """Price of hosting own hardware during a run, by its rated power.
 
     Formula: GPU-hours x rated power / 1000 x price of a kW-month / (730 x utilisation)
     Args:
@@ -217,7 +217,7 @@ MOST_DIGITS = 50
 
 
 def usd(formula: Callable[..., Any], *quantities: float) -> float:
-    """What a formula of money gives, in decimals, to the cent.
+    """Result of a cost formula in decimal arithmetic, to the cent.
 
     Formula: round(formula(decimals), 2), a half to the even cent
     Args:
@@ -234,7 +234,7 @@ def usd(formula: Callable[..., Any], *quantities: float) -> float:
 
 
 def usd_of(formula: Callable[..., Any], quantity: Interval, rates: tuple[float, ...]) -> Interval:
-    """Amount of money for a quantity and for the ends of its interval, each rounded to the cent."""
+    """Amount of money for the value and both ends of a quantity, each rounded to the cent."""
     ends = (quantity.low, quantity.value, quantity.high)
     if not all(map(isfinite, (*ends, *rates))):
         low, value, high = (float(formula(end, *rates)) for end in ends)
@@ -254,7 +254,7 @@ def _rounded(amount: Decimal) -> float:
 
 
 def sum_usd(lines: Iterable[float]) -> float:
-    """The sum of amounts that are whole cents, itself whole cents.
+    """Sum of amounts in whole cents, in whole cents.
 
     Formula: the sum of the decimals
     Args:

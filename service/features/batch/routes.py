@@ -1,7 +1,7 @@
-"""POST /v1/batch: up to a thousand questions, each answered or refused like its own route.
+"""POST /v1/batch: up to a thousand questions, each answered or refused as by its own route.
 
-A compute process answers some questions at a time, the next ones once the answers before are sent: a slow reader keeps
-no process from others, and a hang-up ends the rest.
+A compute process answers one part of the questions at a time, and the next part once those answers are sent: a slow
+client occupies no process, and a disconnect ends the rest.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -26,9 +26,9 @@ from service.validation.json_text import refuse_faults
 router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
 FEW_QUESTIONS = 2
-"""Questions answered in the API process; more need a compute process."""
-AT_A_TIME = 16
-"""Questions per turn of a compute process. Source: a choice; some 50 ms."""
+"""Most questions that the API process answers itself; more need a compute process."""
+PART_QUESTIONS = 16
+"""Questions that a compute process answers at a time. Source: a choice; some 50 ms."""
 
 
 @router.post(
@@ -46,12 +46,13 @@ async def create_batch(request: Request, body: LongJsonBody[batch.BatchRequest],
     refuse_faults({**body, batch.QUESTIONS: None})
     questions = batch.read_batch(body)
     await count_questions(request, len(questions))
-    parts = [questions[first : first + AT_A_TIME] for first in range(0, len(questions), AT_A_TIME)] or [()]
-    first = await _answers(request, catalogue, parts[0], is_admitted=False)  # a refusal of all of it has its status
-    return StreamingResponse(_sent(request, catalogue, first, parts[1:]), media_type=JSON)
+    parts = [questions[first : first + PART_QUESTIONS] for first in range(0, len(questions), PART_QUESTIONS)] or [()]
+    # before the response begins, so that a refusal of the whole request has a status of its own
+    first = await _answers(request, catalogue, parts[0], is_admitted=False)
+    return StreamingResponse(_stream(request, catalogue, first, parts[1:]), media_type=JSON)
 
 
-async def _sent(
+async def _stream(
     request: Request, catalogue: Catalogue, first: bytes, parts: Sequence[Sequence[object]]
 ) -> AsyncIterator[bytes]:
     yield b'{"answers":[' + first
@@ -60,9 +61,9 @@ async def _sent(
             answers = await _answers(request, catalogue, part, is_admitted=True)
         except CallerGone:
             return
-        except Exception as error:  # of all questions of this part; the others have their answers
+        except Exception as error:  # it fails every question of this part, and no other
             refusal = problem_of(request, error)
-            answers = b",".join([_shown(refusal.status_code, bytes(refusal.body))] * len(part))
+            answers = b",".join([_item(refusal.status_code, bytes(refusal.body))] * len(part))
         yield b"," + answers
     yield b"]}"
 
@@ -70,14 +71,14 @@ async def _sent(
 async def _answers(request: Request, catalogue: Catalogue, part: Sequence[object], *, is_admitted: bool) -> bytes:
     """Answers with their status, each body byte for byte that of its own route."""
     if len(part) <= FEW_QUESTIONS and not any(map(_is_long, part)):
-        found = []
+        answered = []
         for question in part:
-            found.append(batch.answer_one(question, catalogue))
+            answered.append(batch.answer_one(question, catalogue))
             await yield_to_others()
     else:
-        found = await compute(request, batch.answer_all, part, catalogue, is_admitted=is_admitted)
-    responses = [_response(request, one) for one in found]
-    return b",".join(_shown(one.status_code, bytes(one.body)) for one in responses)
+        answered = await compute(request, batch.answer_all, part, catalogue, is_admitted=is_admitted)
+    responses = [_response(request, one) for one in answered]
+    return b",".join(_item(one.status_code, bytes(one.body)) for one in responses)
 
 
 def _is_long(question: object) -> bool:
@@ -97,5 +98,5 @@ def _response(request: Request, answered: batch.AnsweredQuestion) -> Response:
     return Response(answered.content) if answered.error is None else problem_of(request, answered.error)
 
 
-def _shown(status: int, body: bytes) -> bytes:
+def _item(status: int, body: bytes) -> bytes:
     return b'{"status":%d,"body":%b}' % (status, body)

@@ -45,7 +45,7 @@ ROOT = "estimate"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of a table; empty if unknown, and its ends if exact or unknown."""
+    """One number of a table as text: `value` is empty if unknown, `low` and `high` also if exact."""
 
     value: str
     low: str
@@ -114,7 +114,7 @@ def _read(parameters: Pairs) -> _TableRequest:
 
 
 def _swept(question: Pairs) -> dict[str, list[str]]:
-    """Values of each field that is given several and takes one, by the given name."""
+    """Values of each scalar field that has several in the request, by the name in the request."""
     given: dict[str, list[str]] = {}
     for name, text in question:
         field = flat_fields().get(ALIASES.get(name, name))

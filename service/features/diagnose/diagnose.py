@@ -37,11 +37,11 @@ MIDDLE_SEGMENT_BYTES = 20 * 2.0**20
 """Requests up to 1 MiB open a segment of 2 MiB, up to 10 MiB one of 20 MiB, larger ones multiples of 2 MiB.
 Source: c10/cuda/CUDACachingAllocator.cpp, get_allocation_size."""
 LEAST_MATCHED_BYTES = 2 * MIDDLE_SEGMENT_BYTES
-"""Sizes below which too many tensors match. Source: a choice; segments of 20 MiB hold any small tensor."""
+"""Smallest size to match: too many tensors are smaller. Source: a choice; segments of 20 MiB hold any small tensor."""
 
 SCORES = "scores of all pairs of tokens in one layer's attention"
 
-FLOATS = 4.0
+FP32_BYTES = 4.0
 """Bytes of fp32."""
 
 
@@ -88,7 +88,7 @@ def large_tensors(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Iter
         *_weights(resolved, stages),
     ]
     for name, kind, count in counted:
-        for size, format_name in ((element, "the compute format"), (FLOATS, "fp32")):
+        for size, format_name in ((element, "the compute format"), (FP32_BYTES, "fp32")):
             if count > 0:
                 yield MatchedTensor(tensor=f"{name}, in {format_name}", kind=kind, bytes=count * size)
 
@@ -111,21 +111,21 @@ def _weights(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Iterator[
 
 
 NEAR_FRACTION = 0.03
-"""Share of the predicted peak by which live bytes may exceed it. Source: a choice; published runs are predicted within
-some per cent."""
+"""Share of the predicted peak by which live bytes may exceed it. Source: a choice; predictions of published runs
+are off by a few per cent."""
 
 ZERO_STAGES: tuple[Literal[0, 1, 2], ...] = (0, 1, 2)
 
 TIMES = (2, 4, 8)
-"""Factors on batch and sequence that are tried. Source: a choice."""
+"""Factors on batch and sequence to try. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """A question that may have run, and its memory over a step."""
+    """A question that may describe the run, and its memory over a step."""
 
     difference: Supposition | None
-    """Difference from the question; None for the question itself."""
+    """Difference from the question; None for the unchanged question."""
     question: Question
     stages: tuple[StageTimeline, ...]
     """Its memory over the first step and over a later one."""
@@ -133,7 +133,7 @@ class Hypothesis:
 
     @property
     def peak_stage(self) -> StageTimeline:
-        """Its peak stage."""
+        """Stage with the highest peak."""
         return max(self.stages, key=lambda stage: stage.peak.allocated_bytes)
 
     @property
@@ -149,20 +149,20 @@ def evaluate_hypothesis(question: Question, oom: Said, difference: Supposition |
 
 
 def likeliest_hypothesis(base: Question, oom: Said, needed_bytes: float, own: Hypothesis) -> Hypothesis:
-    """The difference that best explains why more was needed than predicted."""
+    """The hypothesis that best explains why the run needed more than predicted."""
     candidates = [one for one in _legal(differences(base), oom) if one.peak_bytes * (1 + NEAR_FRACTION) >= needed_bytes]
     return min(candidates, key=lambda one: (not one.tensors, one.peak_bytes), default=own)
 
 
 def _legal(candidates: Iterable[tuple[Supposition, Question]], oom: Said) -> Iterator[Hypothesis]:
-    """The hypotheses that no rule refuses."""
+    """Hypotheses that break no rule."""
     for difference, question in candidates:
         with suppress(Refused):
             yield evaluate_hypothesis(question, oom, difference)
 
 
 def differences(question: Question) -> Iterator[tuple[Supposition, Question]]:
-    """Questions that differ in one common mistake."""
+    """Questions that differ from this one by one common mistake."""
     recipe, resolved = question.recipe, resolve(question)
     if resolved.workload.kernel != "eager":
         yield eager_attention(question)
@@ -220,7 +220,7 @@ class Explanation:
     reason: str
     confidence: Confidence
     first: str | None = None
-    """First remedy before any change of the question; None where such a change helps."""
+    """Remedy to try before any change of the question; None if only such changes help."""
 
 
 def needed_bytes(oom: Said) -> float | None:
@@ -231,7 +231,7 @@ def needed_bytes(oom: Said) -> float | None:
 
 
 def others_bytes(oom: Said) -> float:
-    """Memory of other processes: named, or neither free nor of this process."""
+    """Memory of other processes: as the message states it, or what is neither free nor of this process."""
     if oom.other_processes_bytes is not None:
         return oom.other_processes_bytes
     if oom.capacity_bytes is None or oom.free_bytes is None or oom.process_bytes is None:
@@ -241,14 +241,14 @@ def others_bytes(oom: Said) -> float:
 
 
 def explain_failure(oom: Said, memory: Memory, peak_bytes: float, *, is_explained: bool) -> Explanation:
-    """Why memory ran out."""
+    """The cause of a failure."""
     if oom.kind in HOST_KINDS:
         return _host_memory(oom, memory)
     needed = needed_bytes(oom)
     if needed is None:
         outside = memory.device_peak_bytes.value - memory.reserved_peak_bytes.value
         if oom.kind in LIBRARY_KINDS:
-            text = f"a library found no memory outside torch's allocator, where {_b(outside)} are predicted"
+            text = f"a library found no memory outside torch's allocator, where {_size(outside)} are predicted"
             first = "leave libraries room: torch.cuda.set_per_process_memory_fraction, or a smaller peak"
             return Explanation("outside_allocator", text, "medium", first)
         is_large = memory.device_peak_bytes.high > memory.usable_bytes
@@ -264,45 +264,45 @@ def _limit_or_other_processes(oom: Said, memory: Memory, needed: float, peak_byt
     """A memory limit, or other processes on the device, where the job itself would fit."""
     others, lacking = others_bytes(oom), (oom.requested_bytes or 0.0) - (oom.free_bytes or 0.0)
     if oom.allowed_bytes is not None and needed > oom.allowed_bytes:
-        limit = f"the process was limited to {_b(oom.allowed_bytes)}, and needed {_b(needed)}"
+        limit = f"the process was limited to {_size(oom.allowed_bytes)}, and needed {_size(needed)}"
         return Explanation("limited", limit, "high", "raise torch.cuda.set_per_process_memory_fraction")
     would_fit = memory.device_peak_bytes.value <= memory.usable_bytes and needed <= peak_bytes * (1 + NEAR_FRACTION)
     if not would_fit or others < max(lacking, 1.0):
         return None
-    text = f"other processes held {_b(others)} of the device, and {_b(max(lacking, 0.0))} were lacking"
+    text = f"other processes held {_size(others)} of the device, and {_size(max(lacking, 0.0))} were lacking"
     return Explanation("other_processes", text, "high", "end what else runs on the GPU (nvidia-smi lists it)")
 
 
 def _fragmentation(oom: Said, needed: float) -> Explanation | None:
-    """Enough reserved memory beside live tensors, but not in one piece."""
+    """Enough reserved memory beside live tensors, but not contiguous."""
     spare, requested = oom.unallocated_bytes or 0.0, oom.requested_bytes or 0.0
     if oom.free_bytes is None or not spare >= requested > 0 or spare <= NOTICEABLE_FRACTION * needed:
         return None
-    text = f"{_b(requested)} were asked for while {_b(spare)} lay in pieces that the allocator could not join"
+    text = f"{_size(requested)} were asked for while {_size(spare)} lay in pieces that the allocator could not join"
     return Explanation("fragmentation", text, "high", EXPANDABLE)
 
 
 def _peak_cause(memory: Memory, needed: float, peak_bytes: float, others: float, *, is_explained: bool) -> Explanation:
-    """More than predicted, as predicted on a device with less memory, or less room than expected."""
+    """A larger peak than predicted, a predicted peak beyond the device, or less room than expected."""
     if needed > peak_bytes * (1 + NEAR_FRACTION):
-        text = f"{_b(needed)} of live tensors were needed, and the estimate tells {_b(peak_bytes)} at its peak"
+        text = f"{_size(needed)} of live tensors were needed, and the estimate tells {_size(peak_bytes)} at its peak"
         return Explanation("larger_than_predicted", text, "high" if is_explained else "medium")
     if memory.device_peak_bytes.high > memory.usable_bytes:
-        peak = f"the estimate tells a peak of {_b(memory.device_peak_bytes.value)} on a GPU that has"
-        beside = f", and other processes held {_b(others)} of it" if others else ""
-        return Explanation("too_large", f"as predicted: {peak} {_b(memory.usable_bytes)}{beside}", "high")
-    text = f"{_b(needed)} were needed, no more than the {_b(peak_bytes)} that fit: the device had less room"
+        peak = f"the estimate tells a peak of {_size(memory.device_peak_bytes.value)} on a GPU that has"
+        beside = f", and other processes held {_size(others)} of it" if others else ""
+        return Explanation("too_large", f"as predicted: {peak} {_size(memory.usable_bytes)}{beside}", "high")
+    text = f"{_size(needed)} were needed, no more than the {_size(peak_bytes)} that fit: the device had less room"
     return Explanation("less_room", text, "medium", "look at what else holds memory of the device: nvidia-smi")
 
 
 def _host_memory(oom: Said, memory: Memory) -> Explanation:
-    when = "" if oom.requested_bytes is None else f" when {_b(oom.requested_bytes)} were asked for"
-    text = f"memory of the node ran out{when}, not of a GPU; a rank is predicted to take {_b(memory.host_bytes)} of it"
+    when = "" if oom.requested_bytes is None else f" when {_size(oom.requested_bytes)} were asked for"
+    text = f"memory of the node ran out{when}, not of a GPU; predicted for a rank: {_size(memory.host_bytes)}"
     first = "ask for more memory of the node (Slurm: --mem), or have fewer data-loader workers and no offload"
     return Explanation("host_memory", text, "low" if oom.kind == "killed" else "high", first)
 
 
-def _b(amount: float) -> str:
+def _size(amount: float) -> str:
     return in_units(amount, BYTES)
 
 
@@ -310,7 +310,7 @@ CHANGEABLE = frozenset({"too_large", "larger_than_predicted", "less_room", "not_
 """Causes that a change of the question can remove."""
 
 ANOTHER_DEVICE_FRACTION = 0.08
-"""Share by which a device may differ from that of the question. Source: a choice; drivers reserve up to 5 %."""
+"""Share by which the memory of two equal devices may differ. Source: a choice; drivers reserve up to 5 %."""
 
 
 def diagnosis_json(body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
@@ -328,40 +328,40 @@ def diagnose(body: Mapping[str, Any], catalogue: Catalogue) -> Diagnosis:
     is_more = needed is not None and needed > own.peak_bytes * (1 + NEAR_FRACTION)
     more = likeliest_hypothesis(parsed.question, oom, needed, own) if is_more and needed is not None else own
     cause = explain_failure(oom, answer.memory, own.peak_bytes, is_explained=more is not own)
-    mends = cause.cause in CHANGEABLE
-    ran = eager_hypothesis(parsed.question, oom, own) if more is own and mends else more
-    if ran is not more:
-        size = f"the size of {ran.tensors[0].tensor}, which the estimate does not have"
-        text = f"{_b(oom.requested_bytes or 0.0)} were asked for, {size}"
+    can_change = cause.cause in CHANGEABLE
+    best = eager_hypothesis(parsed.question, oom, own) if more is own and can_change else more
+    if best is not more:
+        size = f"the size of {best.tensors[0].tensor}, which the estimate does not have"
+        text = f"{_size(oom.requested_bytes or 0.0)} were asked for, {size}"
         cause = Explanation("larger_than_predicted", text, "high")
-    point = _point(ran, oom, needed)
-    changes = ranked_changes(ran.question, answer.memory.biggest_line) if mends else ()
-    differs = () if ran.difference is None else (f"see whether it ran as it is asked: {ran.difference.message}",)
+    point = _point(best, oom, needed)
+    changes = ranked_changes(best.question, answer.memory.biggest_line) if can_change else ()
+    to_check = () if best.difference is None else (f"see whether it ran as it is asked: {best.difference.message}",)
     first = () if cause.first is None else (cause.first,)
     grounds = grounds_of(answer, parsed, catalogue)
     return Diagnosis(
         id=grounds["id"],
         cause=cause.cause,
-        reason=cause.reason if ran.difference is None else f"{cause.reason}; so it seems that {ran.difference.message}",
+        reason=cause.reason if best.difference is None else f"{cause.reason}; probably {best.difference.message}",
         confidence=cause.confidence,
         verdict=answer.verdict,
         said=oom,
         step=None if point is None else point.step,
         moment=oom.moment if point is None else point.moment,
         totals=tuple(_totals(oom, answer.memory, needed)),
-        lines=() if point is None else _lines(own, ran, point, needed),
-        tensors=ran.tensors,
-        supposition=ran.difference,
+        lines=() if point is None else _lines(own, best, point, needed),
+        tensors=best.tensors,
+        supposition=best.difference,
         changes=changes,
-        suggestions=(*first, *differs, *map(memory_changes.describe_change, changes)),
+        suggestions=(*first, *to_check, *map(memory_changes.describe_change, changes)),
         warnings=tuple(_warnings(oom, answer.memory, parsed)),
         versions=grounds["versions"],
     )
 
 
-def _point(ran: Hypothesis, oom: Said, needed: float | None) -> Point | None:
+def _point(best: Hypothesis, oom: Said, needed: float | None) -> Point | None:
     """Moment of failure: that of the traceback, or the first one that needs as much."""
-    points = ran.peak_stage.points
+    points = best.peak_stage.points
     if oom.kind in LIBRARY_KINDS or needed is None:
         return None
     candidates = [point for point in points if oom.moment in (None, point.moment)] or list(points)
@@ -369,13 +369,13 @@ def _point(ran: Hypothesis, oom: Said, needed: float | None) -> Point | None:
     return next(enough, max(candidates, key=lambda point: point.allocated_bytes))
 
 
-def _lines(own: Hypothesis, ran: Hypothesis, point: Point, needed: float | None) -> tuple[ComparedLine, ...]:
+def _lines(own: Hypothesis, best: Hypothesis, point: Point, needed: float | None) -> tuple[ComparedLine, ...]:
     """Each line with its predicted and likely bytes, and the unexplained rest."""
-    place = ran.peak_stage.points.index(point)
-    likely = dict(zip(ran.peak_stage.kinds, point.series_bytes, strict=True))
+    place = best.peak_stage.points.index(point)
+    likely = dict(zip(best.peak_stage.kinds, point.series_bytes, strict=True))
     same = [one for one in own.peak_stage.points if (one.step, one.moment) == (point.step, point.moment)]
-    mine = own.peak_stage.points[place] if own is ran else (same or [own.peak_stage.points[-1]])[-1]
-    predicted = dict(zip(own.peak_stage.kinds, mine.series_bytes, strict=True))
+    own_point = own.peak_stage.points[place] if own is best else (same or [own.peak_stage.points[-1]])[-1]
+    predicted = dict(zip(own.peak_stage.kinds, own_point.series_bytes, strict=True))
     rest = 0.0 if needed is None else max(needed - sum(likely.values()), 0.0)
     rows = [
         ComparedLine(

@@ -16,7 +16,7 @@ from service.store.tables import JOBS, LAUNCH_CHECKS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredCheck:
-    """A launch check beside its job."""
+    """A launch check without the columns of its job."""
 
     id: str
     question: Mapping[str, Any]
@@ -30,7 +30,7 @@ class StoredCheck:
     plan: Mapping[str, Any]
     """The prediction before the run, and what scoring the result needs."""
     found: Mapping[str, Any] | None = None
-    """The findings; None until it has ended."""
+    """The findings; None until the check ends."""
 
 
 def create_launch_check(engine: Engine, check: StoredCheck, estimate: bytes, job: NewJob) -> None:
@@ -65,10 +65,10 @@ def store_findings_in(
 
 
 def read_launch_checks(engine: Engine, owner: str | None = None, part: RowPart | None = None) -> list[LaunchCheckRow]:
-    """Launch checks without details."""
-    own = ("verdict", "comparable", "gpu", "gpus", "device", "probes", "estimate_id")
-    of_job = ("id", "status", "worker", "owner", "created_at", "finished_at")
-    columns = [*(LAUNCH_CHECKS.c[name] for name in own), *(JOBS.c[name] for name in of_job)]
+    """Rows of launch checks, of one owner or of all."""
+    check_columns = ("verdict", "comparable", "gpu", "gpus", "device", "probes", "estimate_id")
+    job_columns = ("id", "status", "worker", "owner", "created_at", "finished_at")
+    columns = [*(LAUNCH_CHECKS.c[name] for name in check_columns), *(JOBS.c[name] for name in job_columns)]
     query = select(*columns, LAUNCH_CHECKS.c.on_workers.label("on"))
     query = query.join_from(LAUNCH_CHECKS, JOBS, LAUNCH_CHECKS.c.id == JOBS.c.id)
     query = query if owner is None else query.where(JOBS.c.owner == owner)

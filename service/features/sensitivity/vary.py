@@ -1,6 +1,6 @@
 """Sensitivity: one row for each value of a varied field, and one for the unchanged question.
 
-A wrong request is refused as a whole; a value that is refused is a row with the reason.
+An invalid request is refused as a whole; a refused value gets a row with the reason.
 """
 
 import json
@@ -64,12 +64,12 @@ def _table(found: SensitivityAnswer, metrics: Mapping[str, Metric]) -> Variation
 
 
 def plain_cell(value: Any) -> Any:
-    """A value as one cell holds it: lists and objects as their JSON."""
+    """A value for one cell: lists and objects as JSON."""
     return json.dumps(value) if isinstance(value, list | tuple | Mapping) else value
 
 
 def vary_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Variations]:
-    """Vary, one answer a step."""
+    """Vary fields, with one answer for each step."""
     request = read_sensitivity(body)
     values, question = request.vary, request.question
     metrics = named_metrics("metrics", request.metrics, (*FIRST, *LAST))
@@ -134,7 +134,7 @@ def _varied_row(
     whole: Mapping[str, Any] | None = None,
     problems: Sequence[Problem] = (),
 ) -> VariedRow:
-    """Row of a question that was answered, or refused."""
+    """Row of an answered or refused question."""
     numbers = {} if whole is None else {name: number_in(metric, whole) for name, metric in base.metrics.items()}
     ratios = {name: _ratio(numbers.get(name), number_in(metric, base.whole)) for name, metric in base.metrics.items()}
     found: Mapping[str, Any] = whole or {}

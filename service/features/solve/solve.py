@@ -1,4 +1,4 @@
-"""Solve for one open field: the value that holds, the next one that fails, and why."""
+"""Solve for one open field: the best value within the limits, the next value that fails, and why."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -40,7 +40,7 @@ def solution_of(
     catalogue: Catalogue,
     warnings: tuple[str, ...] = (),
 ) -> Solution:
-    """Solution of a threshold with its numbers."""
+    """The solution for a threshold, with the numbers of both values."""
     found, beyond = threshold.found, threshold.beyond
     of_value = None if found is None else _answered(parsed, found.question, catalogue)
     of_next = _answered(parsed, beyond.question, catalogue) if beyond is not None and beyond.is_legal else None
@@ -110,8 +110,8 @@ def solve_cluster(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution
     priced = [row for row in compared.rows if row.status == ANSWERED and row.numbers["cost_usd"] is not None]
     if not priced:
         reasons = [row.reason for row in compared.rows if row.reason]
-        is_refused = len(reasons) == len(compared.rows) and reasons
-        message = reasons[0] if is_refused else "no cost is known on any of the clusters"
+        all_are_refused = len(reasons) == len(compared.rows) and reasons
+        message = reasons[0] if all_are_refused else "no cost is known on any of the clusters"
         fix = "give question.recipe.training_tokens, and prices of the clusters' GPUs"
         raise Refused(Problem(field=CLUSTERS, code="no_cost_known", message=message, fix=fix))
     by_cost = sorted(priced, key=lambda row: row.numbers["cost_usd"]["value"])
@@ -172,7 +172,7 @@ def _warnings(rows: Any, found: ComparedRow | None) -> tuple[str, ...]:
 
 SIX_FLOP = "a run takes 6 FLOP for each parameter and token; attention is left out"
 LEAST_INFERENCE_FLOP = 2.0
-"""Operations of a token in a model of one parameter."""
+"""FLOP of one token at inference in a model of one parameter."""
 
 
 def solve_size(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
@@ -206,7 +206,7 @@ def solve_size(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
 
 
 def _with_size(bare: Solution, total_flop: float, cap: float | None, server: Server | None) -> Solution:
-    """Put the size into a solution; if inference caps it, the uncapped size is the next one."""
+    """Put the size into a solution; if a limit on inference caps it, `next` is the uncapped size."""
     size, free = (_priced(optimal_size(total_flop, most), server) for most in (cap, None))
     beyond = None
     if size.is_capped:
@@ -269,7 +269,7 @@ def _unpriced(name: str, what: str) -> Problem:
 
 
 def _inference_cap(request: SolveRequest, server: Server | None) -> float | None:
-    """Operations that inference may take for a token; None without a limit."""
+    """Most FLOP that inference may take for a token; None without a limit."""
     limits = request.limits
     caps = {"inference_per_token_flop": limits.inference_per_token_flop}
     if server is not None and limits.inference_usd_per_million_tokens is not None:
@@ -293,7 +293,7 @@ def _inference_cap(request: SolveRequest, server: Server | None) -> float | None
 def _affordable_flop(
     request: SolveRequest, parsed: ParsedQuestion, threshold: Threshold, catalogue: Catalogue
 ) -> tuple[float, Solution]:
-    """FLOP that a budget buys, and the solution without its value."""
+    """FLOP that a budget pays for, and the solution without its value."""
     solution = solution_of(request, parsed, threshold, None, catalogue)
     question = parsed.question if threshold.found is None else threshold.found.question
     flop = answer(replace(parsed, question=question), catalogue, advise=False).flop.total_flop or 0
@@ -326,7 +326,7 @@ def solve(body: Mapping[str, Any], catalogue: Catalogue) -> Solution:
 
 
 def solution_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Solution]:
-    """Solve, one attempt a step."""
+    """Solve, with one attempt for each step."""
     request = read_request(body)
     solver = SPECIAL.get(request.unknown, _solve_field)
     try:
@@ -359,4 +359,4 @@ SPECIAL: Mapping[str, Callable[[SolveRequest, Catalogue], Steps[Solution]]] = {
     "model": solve_size,
     "cluster": solve_cluster,
 }
-"""Solvers of fields that are not one number."""
+"""Solvers of fields that are not a single number."""

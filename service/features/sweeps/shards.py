@@ -1,4 +1,4 @@
-"""Shards of a sweep as files, joined to Parquet or CSV: computed on local cores, or by a worker's process.
+"""Shards of a sweep as files, joined to Parquet or CSV: computed on local cores or by a worker process.
 
 Arrow loads slowly, so functions import it.
 """
@@ -36,10 +36,10 @@ BATCH_ROWS = 2_000
 """Rows converted to a table at once. Source: a choice; a few megabytes."""
 
 COMPRESSION = "zstd"
-"""Source: a choice; every reader of Parquet knows it."""
+"""Source: a choice; parts_folder reader of Parquet knows it."""
 
-WRITTEN_BY = b"traincost"
-"""Key of the row counts in the footer of a file."""
+COUNTS_KEY = b"traincost"
+"""Key of the row counts in a file's footer."""
 
 
 def write_shard(path: Path, sweep: Sweep, shard: Shard, report: Callable[[int], None]) -> Counts:
@@ -53,7 +53,7 @@ def write_shard(path: Path, sweep: Sweep, shard: Shard, report: Callable[[int], 
         while batch := list(islice(cells, BATCH_ROWS)):
             writer.write_table(_table(batch, schema))
             report(rows.counts.rows)
-        writer.add_key_value_metadata({WRITTEN_BY: json.dumps(asdict(rows.counts))})
+        writer.add_key_value_metadata({COUNTS_KEY: json.dumps(asdict(rows.counts))})
     unfinished.replace(path)
     return rows.counts
 
@@ -65,7 +65,7 @@ def counts_in(path: Path, shard: Shard) -> Counts | None:
 
     try:
         known = pq.read_metadata(path)
-        counts = Counts(**json.loads(known.metadata[WRITTEN_BY]))
+        counts = Counts(**json.loads(known.metadata[COUNTS_KEY]))
     except (OSError, pa.ArrowInvalid, KeyError, TypeError, ValueError):
         return None
     return counts if known.num_rows == counts.rows == shard.rows else None
@@ -154,8 +154,8 @@ SUFFIXES = (".parquet", ".csv")
 SWEEP_FILE = "sweep.json"
 
 
-class UnknownForm(TraincostError):
-    """Unknown suffix of a table file."""
+class UnknownFormat(TraincostError):
+    """The suffix of a table file names no known format."""
 
 
 class TableExists(TraincostError):
@@ -165,10 +165,10 @@ class TableExists(TraincostError):
 def run_locally(sweep: Sweep, file: Path, processes: int, report: Callable[[Counts], None]) -> Counts:
     """Compute a sweep and write its table."""
     if file.suffix not in SUFFIXES:
-        raise UnknownForm(f"a sweep is written as {' or '.join(SUFFIXES)}, and the name of the file ends otherwise")
+        raise UnknownFormat(f"a sweep is written as {' or '.join(SUFFIXES)}, and the name of the file ends otherwise")
     content = sweep_to_bytes(sweep)
-    every = file.with_name(f"{file.name}.parts")
-    folder = every / digest_of(content)
+    parts_folder = file.with_name(f"{file.name}.parts")
+    folder = parts_folder / digest_of(content)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / SWEEP_FILE).write_bytes(content)
     shards = shards_of(sweep.axes.rows, SHARD_ROWS[sweep.kind])
@@ -179,7 +179,7 @@ def run_locally(sweep: Sweep, file: Path, processes: int, report: Callable[[Coun
         for chunk in as_csv(parts, sweep) if file.suffix == ".csv" else as_parquet(parts, sweep):
             table.write(chunk)
     unfinished.replace(file)
-    shutil.rmtree(every)
+    shutil.rmtree(parts_folder)
     return counts
 
 
@@ -203,7 +203,7 @@ def _compute(folder: Path, shards: tuple[Shard, ...], processes: int, report: Ca
 
 
 def _each(folder: Path, shards: Sequence[Shard], processes: int) -> Iterator[Counts]:
-    """Row counts of each shard as it finishes; one process means this one."""
+    """Row counts of each shard as it finishes; `processes` of 1 means this process."""
     if processes <= 1:
         yield from (_compute_shard(folder, shard) for shard in shards)
         return
@@ -232,9 +232,9 @@ def cores() -> int:
 RECORD, PROGRESS = "record.json", "progress.json"
 
 
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Compute a shard and write its rows and its record."""
-    task, folder = map(Path, words)
+    task, folder = map(Path, arguments)
     payload = json.loads(task.read_text(encoding="utf-8"))
     record = carried_out(payload, folder)
     _write_json(record, folder / RECORD)

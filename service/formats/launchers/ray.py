@@ -1,4 +1,4 @@
-"""Ray Train: Python that starts one worker a node, which starts its ranks.
+"""Ray Train: a Python script that starts one worker for each node, which starts the node's ranks.
 
 Source: ray-project/ray@b7f4259e (2.60.0) python/ray/air/config.py, train/v2/api/config.py, train/torch/config.py.
 """

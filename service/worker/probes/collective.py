@@ -1,7 +1,7 @@
-"""Seconds of collectives: NCCL between GPUs, gloo between processes of a processor.
+"""Seconds of collectives: NCCL between GPUs, gloo between processes on a CPU.
 
-A size is the whole tensor: the sum of every rank, the gathered result, the scattered input; for all_to_all and send
-it is the tensor of one rank. Ranks begin each repeat together, and the slowest one's time counts.
+A size is that of the whole tensor: the sum of all ranks, the gathered result, the scattered input; for all_to_all and
+send it is the tensor of one rank. Ranks begin each repeat together, and the slowest one's time counts.
 """
 
 import os
@@ -40,8 +40,8 @@ NUMBER_BYTES = 4
 TILE = 65_537
 """Random numbers of a rank. A prime, so that parts of equal length differ."""
 
-CHECKED = 4_096
-"""Numbers of a result that are compared. Source: a choice."""
+MOST_COMPARED = 4_096
+"""Numbers of a result to compare. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,26 +51,26 @@ class Exchange:
     run: Callable[[], Any]
     result: Any
     exact: Callable[[Any], Any]
-    """Right values at some places of the result, in double precision."""
+    """Expected values at some positions of the result, in double precision."""
     fill: Callable[[], Any]
     """Fills the buffer with this rank's numbers, where the operation overwrites them."""
 
 
 @cache
-def _drawn(rank: int) -> Any:
+def _random_numbers(rank: int) -> Any:
     """Random numbers of a rank."""
     return torch.randn(TILE, generator=torch.Generator().manual_seed(rank), dtype=torch.float64)
 
 
-def _sent(rank: int, places: Any) -> Any:
-    return _drawn(rank)[places % TILE]
+def _numbers_at(rank: int, positions: Any) -> Any:
+    return _random_numbers(rank)[positions % TILE]
 
 
 def _exchange(operation: str, part: int, group: Group) -> Exchange:
-    """An operation on parts of some numbers a rank: its buffers, its call, and the right values of its result."""
+    """An operation with `part` numbers for each pair of ranks: its buffers, its call, and its expected result."""
     rank, ranks, device, distributed = group.context.rank, group.context.ranks, group.context.device, group.distributed
     count = part if operation == "all_gather" else part * ranks
-    own = torch.narrow(_drawn(rank).float().to(device).repeat(count // TILE + 1), 0, 0, count)
+    own = torch.narrow(_random_numbers(rank).float().to(device).repeat(count // TILE + 1), 0, 0, count)
     results = part if operation == "reduce_scatter" else part * ranks
     result = torch.empty(results, dtype=torch.float32, device=device)
     gather = group.named("all_gather_single", "all_gather_into_tensor")
@@ -83,43 +83,43 @@ def _exchange(operation: str, part: int, group: Group) -> Exchange:
         for work in distributed.batch_isend_irecv(both):
             work.wait()
 
-    def summed(places: Any) -> Any:
-        return sum(_sent(one, places) for one in range(ranks))
+    def summed(positions: Any) -> Any:
+        return sum(_numbers_at(one, positions) for one in range(ranks))
 
-    def joined_parts(places: Any, first: int) -> Any:
-        """One part of each rank, from a first number on, one behind the other."""
-        return sum(_sent(one, first + places % part) * (places // part == one) for one in range(ranks))
+    def joined_parts(positions: Any, first: int) -> Any:
+        """One part of each rank, from index `first` on, concatenated."""
+        return sum(_numbers_at(one, first + positions % part) * (positions // part == one) for one in range(ranks))
 
-    calls: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    operations: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         "all_reduce": (lambda: distributed.all_reduce(result), summed),
-        "all_gather": (lambda: gather(result, own), lambda places: joined_parts(places, 0)),
-        "reduce_scatter": (lambda: scatter(result, own), lambda places: summed(rank * part + places)),
+        "all_gather": (lambda: gather(result, own), lambda positions: joined_parts(positions, 0)),
+        "reduce_scatter": (lambda: scatter(result, own), lambda positions: summed(rank * part + positions)),
         "all_to_all": (
             lambda: distributed.all_to_all_single(result, own),
-            lambda places: joined_parts(places, rank * part),
+            lambda positions: joined_parts(positions, rank * part),
         ),
-        "send": (send, partial(_sent, before)),
+        "send": (send, partial(_numbers_at, before)),
     }
-    run, exact = calls[operation]
+    run, exact = operations[operation]
     fill = partial(result.copy_, own) if operation == "all_reduce" else lambda: None
     return Exchange(run=run, result=result, exact=exact, fill=fill)
 
 
 SLOWEST_BYTES_PER_S = 1e8
-"""Lower bound of the bandwidth on any machine: a small size before a large one would make it look too slow. Source:
-a choice, a network of 1 Gbit/s."""
+"""Lower bound of the bandwidth on any machine, because a small size underestimates it. Source: a choice, a network of
+1 Gbit/s."""
 
 
 @dataclass(slots=True)
 class RankTiming:
-    """State of the probe on one rank."""
+    """Progress and measurements of the probe on one rank."""
 
     group: Group
     caches: Caches
     repeats: int
     measurements: list[Measurement] = field(default_factory=list)
     byte_seconds: float = 0.0
-    """Time of one run over its size, of the last operation."""
+    """Seconds of one run over its size, for the last operation."""
 
 
 def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
@@ -149,7 +149,7 @@ def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
 
 
 def _measure(operation: str, shape: Mapping[str, Any], timing: RankTiming, fraction: float) -> None:
-    """Measure one operation of one size in its fraction of the time left; all ranks decide alike."""
+    """Measure one operation of one size in a fraction of the time left; all ranks take the same decisions."""
     group, size_bytes = timing.group, shape["size_bytes"]
     if group.left_seconds() < (WARM_UPS + 1) * size_bytes * min(timing.byte_seconds, 1 / SLOWEST_BYTES_PER_S):
         raise LeftOut("no_time", NO_TIME)
@@ -170,7 +170,7 @@ def _measure(operation: str, shape: Mapping[str, Any], timing: RankTiming, fract
 
 
 def _built(operation: str, size_bytes: int, timing: RankTiming) -> Exchange:
-    """The exchange, unless any rank has no memory for it."""
+    """The exchange; raises LeftOut if any rank has no memory for it."""
     exchange, part = None, -(-size_bytes // (NUMBER_BYTES * timing.group.context.ranks))
     try:
         exchange = _exchange(operation, part, timing.group)
@@ -178,8 +178,8 @@ def _built(operation: str, size_bytes: int, timing: RankTiming) -> Exchange:
         if not is_out_of_memory(error):
             raise
         timing.caches.release()
-    lacking = timing.group.largest(float(exchange is None))[0]
-    if exchange is None or lacking:
+    is_missing = timing.group.largest(float(exchange is None))[0]
+    if exchange is None or is_missing:
         raise no_memory("some device")
     return exchange
 
@@ -193,7 +193,7 @@ def _warmed_up(exchange: Exchange, timing: RankTiming) -> tuple[float, float]:
         exchange.run()
         timing.caches.wait()
         if number == 0:
-            places = torch.tensor(spread(exchange.result.numel(), CHECKED))
-            error = error_fraction(exchange.result[places.to(exchange.result.device)].cpu(), exchange.exact(places))
+            indices = torch.tensor(spread(exchange.result.numel(), MOST_COMPARED))
+            error = error_fraction(exchange.result[indices.to(exchange.result.device)].cpu(), exchange.exact(indices))
     worst, seconds = timing.group.largest(min(error, 1e9), time.monotonic() - begun)
     return worst, seconds

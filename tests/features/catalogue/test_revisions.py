@@ -200,4 +200,4 @@ def test_a_look_that_fails_is_said_once_and_taken_again(
             assert await asyncio.to_thread(enough.wait, 20)
 
     asyncio.run(run())
-    assert caplog.text.count("not brought up to date") == 1
+    assert caplog.text.count("the catalogue in memory is not refreshed") == 1

@@ -14,12 +14,12 @@ from service.estimator.model.operations import (
 )
 from service.estimator.question import LayerType, MatrixName, Model, QkNorm
 
-_UNFUSED: dict[QkNorm, int] = {"none": 0, "per_head_dim": 4, "per_head_dim_biased": 0, "full": 4, "l2": 4}
-"""Bytes of each number that a norm on queries and keys keeps beside one activation of it, where it is not one kernel.
+_EXTRA_NORM_BYTES: dict[QkNorm, int] = {"none": 0, "per_head_dim": 4, "per_head_dim_biased": 0, "full": 4, "l2": 4}
+"""Bytes that a norm on queries and keys saves for each element beside its activation, unless it is one kernel.
 Source: transformers modeling_qwen3.Qwen3RMSNorm; torch.nn.LayerNorm is one kernel."""
 
-_NORMED: tuple[MatrixName, ...] = ("q_proj", "k_proj")
-"""Projections whose results a norm on queries and keys takes."""
+_NORMED_MATRICES: tuple[MatrixName, ...] = ("q_proj", "k_proj")
+"""Projections whose results a norm on queries and keys normalizes."""
 
 
 def attention_ops(model: Model, layer_type: LayerType, setting: SequenceSettings) -> Ops:
@@ -51,13 +51,14 @@ def _query_key_norm_op(model: Model, setting: SequenceSettings) -> Op:
     weights: tuple[Weight, ...] = ()
     if model.qk_norm in ("per_head_dim", "per_head_dim_biased"):
         one = norm_weights("rmsnorm" if model.qk_norm == "per_head_dim" else "layernorm", model.head_width)
-        weights = tuple(replace(weight, matrices=(name,)) for name in _NORMED for weight in one)
+        weights = tuple(replace(weight, matrices=(name,)) for name in _NORMED_MATRICES for weight in one)
     elif model.qk_norm == "full":
         weights = tuple(
             Weight(1, width, Split.TENSOR, role="norm", matrices=(name,))
-            for name, width in zip(_NORMED, widths, strict=True)
+            for name, width in zip(_NORMED_MATRICES, widths, strict=True)
         )
-    tensor_bytes = (setting.element_bytes + (0 if setting.fused_norm else _UNFUSED[model.qk_norm])) * setting.tokens
+    extra_bytes = 0 if setting.fused_norm else _EXTRA_NORM_BYTES[model.qk_norm]
+    tensor_bytes = (setting.element_bytes + extra_bytes) * setting.tokens
     return Op(
         name="attention.qk_norm",
         kind="elementwise",
@@ -71,8 +72,8 @@ def _query_key_norm_op(model: Model, setting: SequenceSettings) -> Op:
 def _latent_attention_ops(model: Model, layer_type: LayerType, setting: SequenceSettings, latent: int) -> Ops:
     """Down- and up-projections of queries and keys/values, core attention and output projection of one layer.
 
-    Every tensor rank has the down-projections and the norms of the latents whole; attention_bias gives the
-    down-projections a bias.
+    Tensor ranks replicate the down-projections and the norms of the latents; attention_bias adds a bias to the
+    down-projections.
     """
     # Source: DeepSeek-V2, arXiv:2405.04434, section 2.1 and appendix C; Megatron-LM multi_latent_attention.py
     heads, query_width, value_width = model.num_attention_heads, model.query_width, model.value_width
@@ -101,7 +102,7 @@ def _latent_attention_ops(model: Model, layer_type: LayerType, setting: Sequence
 
 def _down(matrix: MatrixName, name: str, model: Model, setting: SequenceSettings, latent: int, rotary: int) -> Op:
     """A down-projection to a latent (and rotary keys) with its norm: saves the latent before and after the norm."""
-    fed = setting.product_input_bytes(setting.tokens * latent)
+    input_bytes = setting.product_input_bytes(setting.tokens * latent)
     return product_op(
         name,
         setting,
@@ -112,7 +113,7 @@ def _down(matrix: MatrixName, name: str, model: Model, setting: SequenceSettings
         split=Split.SEQUENCE,
         saved=(
             Saved(setting.tensor_bytes(latent + rotary), Split.SEQUENCE),
-            Saved(fed, Split.SEQUENCE, ("mla_up_proj",), "next_weights"),
+            Saved(input_bytes, Split.SEQUENCE, ("mla_up_proj",), "next_weights"),
             *((Saved(setting.tensor_bytes(rotary), Split.GATHERED),) if rotary else ()),
         ),
         reads=(LAST_NORM,),

@@ -8,7 +8,7 @@ from service.estimator.question import LayerType, Model
 def linear_recurrence_ops(model: Model, layer_type: LayerType, setting: SequenceSettings) -> Ops:
     """Projections, convolution, gates and recurrence of one layer.
 
-    Input gate and recurrence gate are each a product of every head's channels with a square matrix of its own.
+    The input gate and the recurrence gate each multiply the channels of every head by a square matrix.
     """
     # Source: De et al. 2024, arXiv:2402.19427, sections 2.2 to 2.4; transformers modeling_recurrent_gemma
     width, heads = model.lru_width or 0, max(1, model.num_attention_heads)
@@ -20,7 +20,7 @@ def linear_recurrence_ops(model: Model, layer_type: LayerType, setting: Sequence
         moved=3 * width,
         saved=(Saved(setting.tensor_bytes(width), Split.TENSOR),),
     )
-    # A few FLOP a channel, like a norm's not counted; it saves both branches, both gates and its states in fp32.
+    # Its few FLOP are not counted, as those of norms are not; it saves both branches, both gates and states in fp32.
     recurrence = Op(
         name="mixer.recurrence",
         kind="elementwise",
