@@ -46,7 +46,7 @@ def test_files_come_in_from_the_command_line_too(
         (("gemm-csv", str(tmp_path / "all_reduce.txt")), "line 1"),
         (("excel", str(tmp_path / "record.json")), "no such format"),
         (("nccl-tests", str(tmp_path / "absent.txt")), "cannot be read"),
-        (("nccl-tests", str(tmp_path / "all_reduce.txt"), "--tell", "ours"), "no name=value"),
+        (("nccl-tests", str(tmp_path / "all_reduce.txt"), "--tell", "ours"), "not written as name=value"),
     ):
         refused = bring(*words)
         assert refused.code == 2

@@ -1,4 +1,4 @@
-"""Answers about jobs that ran: why one ran out of memory, and what those took that were estimated before."""
+"""Answers about jobs that ran: why a job ran out of memory, and what estimated jobs took."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -32,13 +32,13 @@ class SaidNumber(Documented):
     """One number of a message."""
 
     name: str
-    """What it is, e.g. requested_bytes."""
+    """Name of the number, e.g. requested_bytes."""
     bytes: float
-    """The number."""
+    """Value of the number."""
     precision_bytes: float
     """Rounding error: half a unit of the last digit."""
     words: str
-    """The words that it was found in, # in the place of the number."""
+    """Words around the number, with # in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Said(Documented):
     free_bytes: float | None
     """Free memory of the device."""
     allowed_bytes: float | None
-    """What the process was limited to."""
+    """Memory limit of the process."""
     process_bytes: float | None
     """Bytes of the process on the device."""
     other_processes_bytes: float | None
@@ -66,11 +66,11 @@ class Said(Documented):
     unallocated_bytes: float | None
     """Bytes reserved by the allocator beyond live tensors."""
     private_pools_bytes: float | None
-    """Of those, bytes in pools of CUDA graphs."""
+    """Live tensors in private pools, which CUDA graphs use."""
     peak_allocated_bytes: float | None
-    """Most live tensors at once, of a summary."""
+    """Peak of live tensors, from a summary."""
     moment: Moment | None
-    """Where in a step it failed, of a traceback."""
+    """Moment of the step at which it failed, from a traceback."""
     numbers: tuple[SaidNumber, ...]
     """Every number with its words."""
 
@@ -80,7 +80,7 @@ class MatchedTensor(Documented):
     """A tensor of this model with the size of the failed allocation."""
 
     tensor: str
-    """What it is, in words."""
+    """Description of the tensor."""
     kind: str
     """Line of the estimate that holds it."""
     bytes: float
@@ -89,14 +89,14 @@ class MatchedTensor(Documented):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedLine(Documented):
-    """One line of the estimate at the moment of failure, beside what it seems to have been."""
+    """One line of the estimate at the moment of failure, with its likely value in the run."""
 
     kind: str
-    """What the bytes are; unexplained: what no line tells."""
+    """Kind of the bytes; unexplained for bytes that belong to no line."""
     predicted_bytes: float
-    """Values of the estimate."""
+    """Bytes by the estimate."""
     likely_bytes: float
-    """What the message makes likely."""
+    """Likely bytes in the run, by the message."""
     difference_bytes: float
     """Likely less predicted."""
 
@@ -108,7 +108,7 @@ class ComparedTotal(Documented):
     quantity: Literal["live_bytes", "reserved_bytes", "outside_allocator_bytes", "process_bytes", "capacity_bytes"]
     """The compared quantity; live_bytes includes the failed allocation."""
     said_bytes: float
-    """Values of the message."""
+    """Value in the message."""
     predicted_bytes: float
     """Value of the estimate: a peak, or the device's capacity."""
     difference_bytes: float
@@ -130,15 +130,15 @@ class Diagnosis(Documented):
     """Why memory ran out, and what to change."""
 
     id: str
-    """Of the estimate that the message is compared with."""
+    """Id of the estimate that the message is compared with."""
     cause: Cause
     """Why it ran out."""
     reason: str
     """The same in one line."""
     confidence: Confidence
-    """How sure that is."""
+    """Confidence in the cause."""
     verdict: Verdict
-    """Values of the estimate."""
+    """Whether the job fits by the estimate."""
     said: Said
     """Values of the message."""
     step: StepName | None
@@ -152,15 +152,15 @@ class Diagnosis(Documented):
     tensors: tuple[MatchedTensor, ...]
     """Tensors with the size of the failed allocation."""
     supposition: Supposition | None
-    """Configurations that may have run instead of this question."""
+    """A configuration that may have run instead of the question; null where none explains the message."""
     changes: tuple[Change, ...]
-    """Single changes that save memory, of what seems to have run."""
+    """Single changes that save memory, made to the configuration that seems to have run."""
     suggestions: tuple[str, ...]
-    """What to do, in words, the first thing first."""
+    """What to do, the most useful first."""
     warnings: tuple[str, ...]
     """What the message leaves open."""
     versions: Versions
-    """What the estimate rests on."""
+    """Versions of the formulas and facts behind the estimate."""
 
 
 EndState = Literal[
@@ -179,9 +179,9 @@ class LeftOut(Documented):
     """Jobs that are not compared."""
 
     reason: Reason
-    """Why."""
+    """Code of the reason."""
     jobs: int
-    """How many."""
+    """Number of jobs."""
     message: str
     """The reason in words."""
     fix: str
@@ -190,7 +190,7 @@ class LeftOut(Documented):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault(Documented):
-    """What is wrong with one record, which is left out."""
+    """An error in one record, which is left out."""
 
     place: str
     """Which record: its row, the header being row 1, or its place in the list of jobs."""
@@ -207,7 +207,7 @@ class ReconciledJob(Documented):
     """One job: what was predicted, and what it took."""
 
     cluster: str
-    """Name of its cluster; empty where the accounting did not tell it."""
+    """Name of its cluster; empty where the accounting names none."""
     job_id: str
     """As sacct prints it; a task of an array is a job of its own, components of a heterogeneous one are one job."""
     state: EndState
@@ -217,7 +217,7 @@ class ReconciledJob(Documented):
     gpus: int
     """GPUs of its last attempt."""
     attempts: int
-    """How often it began."""
+    """Number of times that it started."""
     elapsed_seconds: float
     """Time for which its GPUs were allocated, over all attempts."""
     used_gpu_hours: float
@@ -231,23 +231,23 @@ class ReconciledJob(Documented):
     verdict: Verdict | None
     """Whether the job fits by the estimate."""
     is_verdict_right: bool | None
-    """Whether a job that completed was not to run out of memory; null where its end does not tell of its GPUs."""
+    """Whether the verdict allowed a job that completed; null for other ends, which show nothing about GPU memory."""
     is_asked_again: bool
     """Whether the prediction uses current formulas or facts, because those of its time are no longer available."""
     note: str | None
-    """Why hours are not compared, or what is to be known of the comparison."""
+    """Why hours are not compared, or a caveat of the comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciliation(Documented):
-    """What jobs took, beside what was predicted of them."""
+    """Comparison of what jobs took with their predictions."""
 
     compared: int
     """Jobs whose hours are compared."""
     inside: int
-    """Those of them inside their interval."""
+    """Compared jobs whose hours lie inside the predicted interval."""
     median_used_over_predicted_fraction: float | None
-    """Median over them; null where there is none."""
+    """Median of used over predicted GPU-hours; null where no job is compared."""
     verdicts_right: int
     """Jobs whose end confirms the memory verdict."""
     verdicts_wrong: int

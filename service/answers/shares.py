@@ -27,7 +27,7 @@ class Share(Documented):
     expires_at: str
     """When the links end, in UTC."""
     links: ShareLinks
-    """One for each form that the scenario has."""
+    """One link for each format of the scenario."""
 
 
 ShareStatus = Literal["active", "expired", "revoked"]
@@ -35,12 +35,12 @@ ShareStatus = Literal["active", "expired", "revoked"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedShare(Documented):
-    """Links that were made of a scenario."""
+    """Share links of a scenario, as the list shows them."""
 
     id: str
     """Their id."""
     status: ShareStatus
-    """Whether they open the scenario; revoked also where the key that made them was."""
+    """Whether the links open the scenario. Revoking the key that made them revokes them, too."""
     made_by: str | None
     """Public part of the key, or subject of the token, that made them; null where the service requires none."""
     created_at: str
@@ -50,7 +50,7 @@ class ListedShare(Documented):
     revoked_at: str | None
     """When they, or the key that made them, were revoked, in UTC; null where neither was."""
     last_used_at: str | None
-    """When one of them was last opened, in UTC, to a minute; null where none was."""
+    """When one of them was last opened, in UTC, to the minute; null where none was opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,4 +58,4 @@ class ShareList(Documented):
     """The links of a scenario."""
 
     items: tuple[ListedShare, ...]
-    """Links that hold and, for some time, those that have ended; the oldest first."""
+    """Active links and, for some time, ended ones; the oldest first."""

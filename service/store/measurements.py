@@ -1,4 +1,4 @@
-"""Measurements with the predictions of their time, and calibrations with their errors, whose constants never change."""
+"""Measurements with their predictions, and calibrations with their errors. A calibration's constants never change."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,12 +24,12 @@ TEXTS_CACHED = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One measurement, with its prediction at the time when it came in."""
+    """One measurement, with its prediction at the time when it was stored."""
 
     id: str
-    """Id: msr_ and a digest of the run, the moment and the measurement, so that nothing comes in twice."""
+    """Id: msr_ and a digest of the run, the moment and the measurement, so that nothing is stored twice."""
     measured_at: str
-    """When it was taken, in UTC; when it came in where that is not known."""
+    """When it was taken, in UTC; where that is unknown, when it was stored."""
     source: str
     """Source: a launch check, or what it was imported from."""
     run: str
@@ -71,7 +71,7 @@ class Measured:
     calibration: str | None
     """Calibration that predicted; null where none did."""
     quarantined_at: str | None
-    """Start of its quarantine, in which nothing is fitted on it; null where it counts."""
+    """Start of its quarantine, in which nothing is fitted on it; null outside quarantine."""
     reason: str | None
     """Reason of the quarantine."""
     owner: str
@@ -201,9 +201,9 @@ class Calibration:
     held_out_fraction: float | None
     """Mean error on measurements that had no part in the fit; null where none could be held out."""
     before_fraction: float | None
-    """The same error of the predictions before."""
+    """Mean error of the earlier predictions on the same measurements."""
     in_sample_fraction: float | None
-    """The same error on the measurements of the fit."""
+    """Mean error on the measurements of the fit."""
     parts: tuple[Mapping[str, Any], ...] = field(compare=False)
     """The errors by probe."""
     constants: Mapping[str, Any] = field(compare=False)
@@ -213,8 +213,8 @@ class Calibration:
     formulas: str
     """Version of the formulas that it was fitted with."""
     replaces: str | None
-    """Promoted calibration at the time of the fit, with which it is compared and which alone it may replace; null where
-    there was none."""
+    """Calibration that was promoted at the time of the fit. This one is compared with it and can replace no other; null
+    where none was promoted."""
     created_at: str
     """When it was fitted, in UTC."""
     promoted_at: str | None

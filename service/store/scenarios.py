@@ -51,7 +51,7 @@ class Scenario:
     """A saved question's name and answered numbers, without the question itself."""
 
     id: str
-    """Id: scn_ and 128 random bits, which cannot be guessed, but are in the list."""
+    """Id: scn_ and 128 random bits; it cannot be guessed, but the list shows it."""
     name: str
     """Name that the team uses."""
     note: str
@@ -59,7 +59,7 @@ class Scenario:
     owner: str
     """Owner."""
     revision: int
-    """Number of writes: 1 when it was made, one more with every change."""
+    """Revision: 1 at first, one more with every change."""
     gpu: str
     """Catalogue name of the GPU."""
     gpus: int
@@ -71,11 +71,11 @@ class Scenario:
     usable_bytes: float
     """Memory a job can use on this GPU."""
     step_seconds: float
-    """One optimizer step."""
+    """Seconds of one optimizer step."""
     gpu_hours: float | None
-    """The whole run; null without training_tokens."""
+    """GPU-hours of the whole run; null without training_tokens."""
     cost_usd: float | None
-    """The whole run; null without training_tokens or a price."""
+    """Cost of the whole run; null without training_tokens or a price."""
     estimate_id: str
     """Id of the whole answer."""
     formulas: str
@@ -205,7 +205,7 @@ def remove_checked_questions(engine: sa.Engine, before: datetime) -> None:
 
 
 def no_pending_writes() -> bool:
-    """The default wait, where no other process is about to write a question."""
+    """The default of `look_again`: no other process is about to write the question."""
     return False
 
 

@@ -38,7 +38,7 @@ class TrainedModel:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Predictions for measurements, with the models and recipes of step probes."""
+    """Predictor of measurements, steps of known models and recipes included."""
 
     trained: Mapping[str, TrainedModel]
     """Model and recipe of each run whose steps can be predicted."""
@@ -121,7 +121,7 @@ OWN = "own"
 
 
 def with_measured(question: Question, records: Sequence[ProbeRecord], steps_on: StepsOn | None = None) -> Question:
-    """A question whose GPU has measured rates, of a whole, unthrottled GPU and of the same software."""
+    """The question with measured rates of its GPU: of whole, unthrottled devices, and steps of the same software."""
     observed = [
         one
         for one in observed_in(records, OWN)
@@ -189,7 +189,7 @@ def fit_calibration(data: FitData, catalogue: Catalogue) -> Calibration:
     gpu = device_of(data.rows[0], catalogue)
     possible = [row for row in data.rows if is_possible(row, gpu)]  # impossible ones are not fitted even once released
     if not possible:
-        message = "no device can have made any of the measurements that are chosen, so nothing is fitted on them"
+        message = "all chosen measurements are impossible for their device, so there is nothing to fit"
         fix = "see their reasons at GET /v1/measurements, and measure again"
         raise Refused(Problem(field="", code="nothing_chosen", message=message, fix=fix))
     fitted = calibration_on(possible, catalogue, data.seen, data.steps)
@@ -202,7 +202,7 @@ def calibration_on(rows: Sequence[Measured], catalogue: Catalogue, seen: frozens
     observed = [observation_of(row) for row in rows]
     constants = fitted_device(observed, gpu, "", steps.on)
     if constants.is_empty:
-        message = "formulas speak of none of these measurements alone, so nothing can be fitted on them"
+        message = "no formula predicts any of these measurements by itself, so nothing can be fitted to them"
         fix = "choose measurements of gemm, attention, bandwidth, collective, context, or a launch check's step"
         raise Refused(Problem(field="probes", code="nothing_to_fit", message=message, fix=fix))
     slug = slug_of(rows[0], catalogue)
@@ -210,7 +210,7 @@ def calibration_on(rows: Sequence[Measured], catalogue: Catalogue, seen: frozens
     score = score_calibration(
         observed,
         gpu,
-        lambda one: steps.predict(one, gpu if one.id in seen else current),  # what holds now never saw what it predicts
+        lambda one: steps.predict(one, gpu if one.id in seen else current),  # `current` was fitted on `seen`
         steps.predict,
         steps.on,
     )
@@ -251,12 +251,12 @@ def device_of(row: Measured, catalogue: Catalogue) -> Gpu:
     if row.kind == "cpu":
         return processor_of(environment_of(row))
     message = "the catalogue holds no GPU of the device's name, so there is no peak to measure rates by"
-    fix = "create the GPU at POST /v1/gpus with a slug of the words of this name, and fit again"
+    fix = "create the GPU at POST /v1/gpus, with the words of the device's name as its slug, and fit again"
     raise Refused(Problem(field="device", code="unknown_device", message=message, fix=fix))
 
 
 def constants_of(calibration: Calibration) -> DeviceCalibration:
-    """Constants of a calibration, in place of published rates."""
+    """Constants of a calibration, which replace published rates."""
     values = {**calibration.constants, "id": calibration.id}
     constants: DeviceCalibration = adapter_of(DeviceCalibration).validate_python(values)
     return constants

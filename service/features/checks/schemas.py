@@ -41,12 +41,12 @@ MOST_UNKNOWN = 8
 """Most unknown settings that a check names."""
 
 FormatName = Literal["script", "megatron-lm", "nanotron", "torchtitan", "deepspeed", "accelerate"]
-"""A shell script that starts training, or the kind of file that says how."""
+"""A shell script that starts training, or the kind of configuration file that it reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch(Strict):
-    """The launcher's own words for a job."""
+    """A job as the file of its launcher describes it."""
 
     format: FormatName
     """Kind of file; script is a shell script, with the files that it writes and the command that reads them."""
@@ -56,40 +56,40 @@ class Launch(Strict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest(Strict, question_parts.QuestionRequest):
-    """A job that wants to start: a question, in its own words or its launcher's, and what it may take."""
+    """A job that is about to start: its question, as fields or as its launcher's file, and its limits."""
 
     recipe: question_parts.RecipeFields = None
-    """How it is trained, as far as its launcher does not say it."""
+    """How it is trained, where the launcher's file leaves it open."""
     limits: Annotated[Any, DescribedAs(Limits | None)] = None
-    """What the run may take at most; null for no limit."""
+    """Limits of the run; null for none."""
     launch: Annotated[Any, DescribedAs(Launch | None)] = None
-    """The launcher's own words, which say of model, recipe and layout what the question leaves out."""
+    """The launcher's file, which fills in what the question leaves out of model, recipe and layout."""
     free_pool: Annotated[
         Any, DescribedAs(Annotated[tuple[question_parts.ClusterForm, ...], MaxLen(MOST_FREE)] | None)
     ] = None
-    """Clusters of GPUs that are free; the job is judged on the first where cluster is absent."""
+    """Clusters of free GPUs; where cluster is absent, the job is checked on the first."""
     deadline_seconds: Annotated[float, Ge(0), Le(60)] = 0.005
-    """Seconds until the verdict has to come; alternatives are tried while they last."""
+    """Seconds within which you need the verdict; time that is left goes into alternatives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteQuestion(Strict, question_parts.QuestionRequest):
-    """What holds for every job of a site."""
+    """Parts of a question that every job of a site shares."""
 
     recipe: question_parts.RecipeFields = None
-    """How they train, as far as all agree."""
+    """Fields of the recipe that all jobs share."""
     cluster: Annotated[Any, DescribedAs(question_parts.RowName | question_parts.ClusterFields)] = None
-    """What the jobs run on; the job says how many GPUs."""
+    """Cluster of the jobs; each job gives its number of GPUs."""
     limits: Annotated[Any, DescribedAs(Limits)] = None
-    """What a run may take at most."""
+    """Limits of each run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmCheckRequest(SlurmJob):
-    """A job as Slurm's hooks see it."""
+    """A job as Slurm's hooks describe it."""
 
     question: Annotated[Any, DescribedAs(SiteQuestion)] = field(default_factory=dict)
-    """Parts of the question that a site says of every job."""
+    """Parts of the question that a site sets for every job."""
 
 
 VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
@@ -112,33 +112,33 @@ class KubernetesObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionRequest:
-    """What is to be admitted."""
+    """A request to admit an object."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED | {"extra": "allow"}
 
     uid: str
-    """The request's own name."""
+    """Id of the request."""
     object: Annotated[Any, DescribedAs(KubernetesObject)] = None
-    """What is created."""
+    """The object to create."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionReview(Strict):
-    """A review that asks."""
+    """A review as Kubernetes sends it to a webhook."""
 
     api_version: Annotated[Literal["admission.k8s.io/v1"], Field(alias="apiVersion")]
     """Group and version."""
     kind: Literal["AdmissionReview"]
     """Kind of object."""
     request: AdmissionRequest
-    """What is to be admitted."""
+    """The request to admit an object."""
 
 
 AdmissionAnswer = Annotated[
     Any,
     Component("AdmissionAnswer", loads(Path(__file__).with_name("admission_answer.json").read_text(encoding="utf-8"))),
 ]
-"""The JSON of an answered review, in which what does not apply is absent."""
+"""JSON of an answered review; parts that do not apply are absent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +146,17 @@ class ParsedCheck:
     """A parsed request for a check."""
 
     question: Mapping[str, Any]
-    """What POST /v1/estimates takes."""
+    """The question, as a body of POST /v1/estimates."""
     parsed: ParsedQuestion
-    """The question, looked up in the catalogue."""
+    """The same question, parsed, with its names looked up in the catalogue."""
     limits: Limits
-    """What the run may take."""
+    """Limits of the run."""
     free_pool: tuple[Any, ...]
-    """Clusters of free GPUs, each as a question takes one."""
+    """Clusters of free GPUs, each in the form of a question's cluster."""
     deadline_seconds: float
-    """Seconds until the verdict has to come."""
+    """Seconds within which the caller needs the verdict."""
     warnings: tuple[str, ...]
-    """Settings of the launcher that were not understood."""
+    """One warning that names settings of the launcher's file which the import does not know, if any."""
 
 
 BESIDE = ("limits", "launch", "free_pool", "deadline_seconds")
@@ -175,7 +175,7 @@ def read_check(body: Mapping[str, Any], catalogue: Catalogue) -> ParsedCheck:
     if imported is not None:
         question = with_launch(question, imported)
         named = ", ".join(one.name for one in imported.unknown[:MOST_UNKNOWN])
-        text = single_line(f"settings that were not understood count for nothing: {named}")
+        text = single_line(f"settings that were not understood have no effect: {named}")
         warnings = (text,) if named else ()
     free_pool = problems.read(_free_pool, body.get("free_pool"), catalogue) or ()
     if free_pool and question.get("cluster") is None:
@@ -183,12 +183,12 @@ def read_check(body: Mapping[str, Any], catalogue: Catalogue) -> ParsedCheck:
         free_pool = tuple(others)
     given = {name: body[name] for name in ("limits", "deadline_seconds") if body.get(name) is not None}
     limits = problems.read(read_spec, Limits, given.pop("limits", {}), "limits")
-    waiting = problems.read(read_spec, CheckRequest, given, "")
+    options = problems.read(read_spec, CheckRequest, given, "")
     parsed = problems.read(partial(read_question, question, catalogue, beside=FIELDS_BESIDE))
     problems.refuse()
-    if limits is None or waiting is None or parsed is None:
+    if limits is None or options is None or parsed is None:
         raise AssertionError("a refused part is a problem")
-    return ParsedCheck(question, parsed, limits, free_pool, waiting.deadline_seconds, warnings)
+    return ParsedCheck(question, parsed, limits, free_pool, options.deadline_seconds, warnings)
 
 
 def read_launch(value: object) -> Imported:
@@ -215,7 +215,7 @@ def _free_pool(value: object, catalogue: Catalogue) -> tuple[Any, ...]:
         return ()
     if not isinstance(value, list) or len(value) > MOST_FREE:
         message = f"free_pool is not a list of at most {MOST_FREE} clusters"
-        fix = 'give what cluster takes, such as [{"gpu": "h100-sxm5-80gb", "gpus": 64}]'
+        fix = 'give clusters as in a question, such as [{"gpu": "h100-sxm5-80gb", "gpus": 64}]'
         raise Refused(Problem(field="free_pool", code="not_a_list", message=message, fix=fix))
     problems = Collector()
     for place, cluster in enumerate(value):

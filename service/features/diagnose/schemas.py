@@ -1,4 +1,4 @@
-"""Requests for a diagnosis, and the parser of out-of-memory messages, of which no text is repeated."""
+"""Requests for a diagnosis, and the parser of out-of-memory messages. Answers repeat no text of a message."""
 
 import re
 import tomllib
@@ -23,7 +23,7 @@ SCALES = {"b": 1.0, "k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40}
 """Bytes of a unit by its first letter: GB too means 2^30 here. Source: torch memory_summary, the kernel's kB."""
 
 MOST_BYTES = 2.0**50
-"""Amount that no device has. Source: a message of a virtual GPU with 2^64 bytes."""
+"""Amount above the memory of any device. Source: a message of a virtual GPU with 2^64 bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,8 @@ MESSAGES: Messages = adapter_of(Messages).validate_python(
 )
 PHRASES = tuple((name, re.compile(pattern.replace("@", AMOUNT)), words) for name, pattern, words in MESSAGES.numbers)
 
-OTHERS = re.compile(rf"Process \d{{1,10}} has {AMOUNT} memory in use")
-OTHERS_WORDS = "Process # has # memory in use"
+OTHER_PROCESSES = re.compile(rf"Process \d{{1,10}} has {AMOUNT} memory in use")
+PROCESS_WORDS = "Process # has # memory in use"
 
 
 def amounts_in(text: str) -> Iterator[SaidNumber]:
@@ -56,11 +56,11 @@ def amounts_in(text: str) -> Iterator[SaidNumber]:
         if number is not None:
             seen.add(name)
             yield number
-    others = [parse_number("", one[1], one[2], "") for one in OTHERS.finditer(text)]
+    others = [parse_number("", one[1], one[2], "") for one in OTHER_PROCESSES.finditer(text)]
     known = [one for one in others if one is not None]
     if known:
         total, precision = sum(one.bytes for one in known), sum(one.precision_bytes for one in known)
-        yield SaidNumber(name="other_processes_bytes", bytes=total, precision_bytes=precision, words=OTHERS_WORDS)
+        yield SaidNumber(name="other_processes_bytes", bytes=total, precision_bytes=precision, words=PROCESS_WORDS)
 
 
 def parse_number(name: str, digits: str, unit: str, words: str) -> SaidNumber | None:
@@ -140,7 +140,7 @@ def read_message(text: str, stats: Mapping[str, Any] | None) -> Said:
     """Parse a message and the statistics of the allocator."""
     if len(text) > LONGEST_MESSAGE:
         message = f"the message has {len(text)} characters; {LONGEST_MESSAGE} are read"
-        fix = "send what begins with the traceback"
+        fix = "send the part that begins with the traceback"
         raise Refused(Problem(field="message", code="too_long", message=message, fix=fix))
     plain = ESCAPES.sub(" ", text)
     flat = " ".join(plain.split())
@@ -151,7 +151,7 @@ def read_message(text: str, stats: Mapping[str, Any] | None) -> Said:
     sources = (numbers_of_stats(stats or {}), numbers_of_summary(plain), amounts_in(window))  # later ones override
     numbers = {one.name: one for source in sources for one in source}
     if match is None and not numbers:
-        message = "it does not tell that memory ran out in words that are known here"
+        message = "the text is none of the known messages about memory that ran out"
         fix = f"send one of {SUPPORTED_MESSAGES}, e.g. {EXAMPLE}"
         raise Refused(Problem(field="message", code="not_understood", message=message, fix=fix))
     moment = next((moment for moment, pattern in MESSAGES.moments if pattern.search(plain)), None)
@@ -160,10 +160,10 @@ def read_message(text: str, stats: Mapping[str, Any] | None) -> Said:
 
 def _amounts(kind: MessageKind, numbers: Mapping[str, SaidNumber], moment: Moment | None) -> Said:
     amounts: dict[str, float | None] = {name: numbers[name].bytes if name in numbers else None for name in _AMOUNTS}
-    allocated, reserved, spare = amounts["allocated_bytes"], amounts["reserved_bytes"], amounts["unallocated_bytes"]
-    if reserved is None and allocated is not None and spare is not None:
-        amounts["reserved_bytes"] = allocated + spare
-    if spare is None and allocated is not None and reserved is not None:
+    allocated, reserved, unallocated = (amounts[f"{name}_bytes"] for name in ("allocated", "reserved", "unallocated"))
+    if reserved is None and allocated is not None and unallocated is not None:
+        amounts["reserved_bytes"] = allocated + unallocated
+    if unallocated is None and allocated is not None and reserved is not None:
         amounts["unallocated_bytes"] = max(reserved - allocated, 0.0)
     return Said(kind=kind, moment=moment, numbers=tuple(numbers.values()), **amounts)
 
@@ -183,7 +183,7 @@ class DiagnoseRequest(QuestionRequest):
     message: Annotated[Any, DescribedAs(Message | None)] = None
     """The message, with its traceback, or torch.cuda.memory_summary()."""
     memory_stats: Annotated[Any, DescribedAs(Mapping[str, float] | None)] = None
-    """What torch.cuda.memory_stats() gave."""
+    """Result of torch.cuda.memory_stats()."""
 
 
 BESIDE = tuple(name for name in field_names(DiagnoseRequest) if name not in PARTS)
@@ -194,11 +194,11 @@ def read_report(body: Mapping[str, Any]) -> Said:
     """The message and the statistics of a request."""
     text, stats = body.get("message"), body.get("memory_stats")
     if text is None and stats is None:
-        fix = f'give message, e.g. "{EXAMPLE}", or memory_stats, what torch.cuda.memory_stats() gives'
+        fix = f'give message, e.g. "{EXAMPLE}", or memory_stats, the result of torch.cuda.memory_stats()'
         raise Refused(Problem(field="message", code="required", message="there is nothing to diagnose", fix=fix))
     if text is not None and not isinstance(text, str):
-        raise Refused(Problem(field="message", code="not_text", message="it is no text", fix="send it as a string"))
+        raise Refused(Problem(field="message", code="not_text", message="it is not text", fix="send it as a string"))
     if stats is not None and not isinstance(stats, Mapping):
-        fix = "send the object that torch.cuda.memory_stats() gives, as JSON"
-        raise Refused(Problem(field="memory_stats", code="not_object", message="it is no object", fix=fix))
+        fix = "send the result of torch.cuda.memory_stats() as JSON"
+        raise Refused(Problem(field="memory_stats", code="not_object", message="it is not an object", fix=fix))
     return read_message(text or "", stats)

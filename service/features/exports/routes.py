@@ -1,7 +1,7 @@
-"""A question as the file of a launcher or framework, and the way back.
+"""Questions as files of launchers and frameworks, and such files as questions.
 
-The file comes inside a JSON answer, beside what it does not hold; as text/plain it comes alone, and a header names
-what it does not hold. A file to import comes as text, or in a JSON object.
+A JSON answer holds the file and lists the fields that it cannot express. As text/plain the file comes alone, and a
+header lists those fields. Callers send a file to import as text or in a JSON object.
 """
 
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ VersionDep = Annotated[
     query_text(
         VERSION,
         {"type": "string"},
-        "The form of the file, where the tool's has changed; the newest listed first where absent.",
+        "Version of the tool's file format, where that has changed; absent, the newest, which is listed first.",
     ),
 ]
 CommandDep = Annotated[
@@ -79,7 +79,7 @@ CommandDep = Annotated[
     query_text(
         COMMAND,
         {"type": "string", "maxLength": 4096},
-        "What a launcher is to start, such as train.py --lr 1e-4; the program of the recipe's stack where absent.",
+        "Command for a launcher to start, such as train.py --lr 1e-4; absent, the program of the recipe's stack.",
     ),
 ]
 
@@ -99,7 +99,7 @@ async def list_export_targets() -> Response:
         200: {
             "content": {TEXT_BODY: {"schema": {"type": "string"}}},
             "headers": {
-                NOT_EXPRESSIBLE: {"description": "Fields that the file does not hold.", "schema": {"type": "string"}}
+                NOT_EXPRESSIBLE: {"description": "Fields that the file cannot express.", "schema": {"type": "string"}}
             },
         }
     },
@@ -113,23 +113,23 @@ async def create_export(
     body: JsonBody[QuestionRequest],
     catalogue: CatalogueDep,
 ) -> Response:
-    """The same body as /v1/estimates.
+    """Send the same body as to /v1/estimates.
 
-    Every field of recipe and layout is in the file, needs no place in it, or stands in not_expressible with what to
-    do.
+    Every field of recipe and layout is in the file, needs no setting there, or is listed in not_expressible with a
+    remedy.
     """
     tool = target_named(target)
     try:
-        found = export(body, catalogue, tool, chosen(VERSION, version, list(tool.versions)), command)
+        exported = export(body, catalogue, tool, chosen(VERSION, version, list(tool.versions)), command)
     except Refused as refused:
         if {problem.field for problem in refused.problems} == {COMMAND}:
             raise WrongParameter(*refused.problems) from None
         raise
-    written = json_answer(found)
+    written = json_answer(exported)
     if preferred(request.headers.get("accept", ""), (JSON, TEXT_BODY)) == TEXT_BODY:
-        saved_as = {"Content-Disposition": f'attachment; filename="{found.file_name}"'}
-        written = Response(found.content, media_type=f"{TEXT_BODY}; charset=utf-8", headers=saved_as)
-    written.headers[NOT_EXPRESSIBLE] = ", ".join(dict.fromkeys(one.field for one in found.not_expressible))
+        saved_as = {"Content-Disposition": f'attachment; filename="{exported.file_name}"'}
+        written = Response(exported.content, media_type=f"{TEXT_BODY}; charset=utf-8", headers=saved_as)
+    written.headers[NOT_EXPRESSIBLE] = ", ".join(dict.fromkeys(one.field for one in exported.not_expressible))
     return written
 
 
@@ -137,7 +137,7 @@ async def create_export(
     "/v1/imports/{format}",
     summary="A framework's own file as a recipe and a layout",
     response_model=answer(Imported),
-    response_description="Model, recipe and layout, as far as the file says them.",
+    response_description="Model, recipe and layout, as far as the file sets them.",
     openapi_extra=requires("read")
     | examples(
         "createImport",
@@ -150,14 +150,14 @@ async def create_export(
 async def create_import(
     request: Request, format: FormatName, body: Annotated[str | Mapping[str, Any], Depends(text_or_json(ImportRequest))]
 ) -> Response:
-    """What the file says, field by field, ready to be asked with a cluster beside it.
+    """Turn a framework's file into fields of a question; add a cluster to estimate it.
 
-    A wrong value is refused with its line and column; settings that are not understood are listed.
+    Errors name the line and column of a wrong value. The answer lists settings that it does not know.
     """
     text = body if isinstance(body, str) else body.get(FIELD)
     if not isinstance(text, str) or not (isinstance(body, str) or len(body) == 1):
-        message = f"the object has not the one field {FIELD}, a text"
-        fix = "send the file as that field, or alone"
+        message = f"the object does not consist of the one field {FIELD} with a text"
+        fix = "send the file in that field, or as plain text"
         raise Refused(Problem(field=FIELD, code="not_text", message=message, fix=fix))
     if is_long_launcher_text(text.encode()):
         return Response(await read_in_process(request, imported_json, format, text), media_type=JSON)

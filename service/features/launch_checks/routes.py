@@ -38,8 +38,8 @@ from service.validation.reading import to_bytes
 POLL_SECONDS = 0.3
 """Time between two reads of new events. Source: a choice; often enough for a bar that moves."""
 
-WHOLE = "launch_check"
-"""The last event: the whole answer."""
+ANSWER_EVENT = "launch_check"
+"""Name of the last event, which holds the whole answer."""
 
 LAST_EVENT_ID = "Last-Event-ID"
 EVENT_NUMBER = "[0-9]{1,9}"
@@ -72,7 +72,7 @@ LastEventHeader = Annotated[
     *header(
         LAST_EVENT_ID,
         {"type": "string", "pattern": f"^{EVENT_NUMBER}$"},
-        "Id of the last event that came; from the first one on where absent.",
+        "Id of the last event that you received; absent, the stream begins with the first event.",
     ),
 ]
 
@@ -81,8 +81,8 @@ async def last_event_of(request: Request, sent: LastEventHeader = None) -> int:
     """Last-Event-ID of a request; 0 without it."""
     last = request.headers.get(LAST_EVENT_ID, "")
     if last and re.fullmatch(EVENT_NUMBER, last) is None:
-        message = "the id is not that of an event of this stream, which are whole numbers"
-        fix = "send the id of the last event that came, or leave it out"
+        message = "the id is not that of an event of this stream, whose ids are whole numbers"
+        fix = "send the id of the last event that you received, or leave it out"
         raise WrongParameter(Problem(field=LAST_EVENT_ID, code="not_an_event", message=message, fix=fix))
     return int(last or 0)
 
@@ -101,7 +101,7 @@ async def _events(request: Request, check_id: str, after: int) -> AsyncGenerator
                     continue
                 later = history.events[bisect_right(history.numbers, after) :]
                 after = max(after, *history.numbers[-1:])
-                last = () if history.whole is None else (event_bytes(WHOLE, history.whole, after),)
+                last = () if history.whole is None else (event_bytes(ANSWER_EVENT, history.whole, after),)
                 yield b"".join((*later, *last))
                 if history.is_over:
                     return
@@ -147,8 +147,8 @@ GZIP = "application/gzip"
 
 EVENTS_TEXT = (
     "Events: queued, running, progress with what each probe reported, and one of succeeded, failed and cancelled, "
-    "numbered by their ids; then launch_check, with the whole answer, and the stream ends. A stream may end early, "
-    "with the event again, or be cut off: reconnect with the id of the last event to get those after it."
+    "numbered by their ids; then launch_check, with the whole answer, and the stream ends. A stream may end early with "
+    "the event again, or the connection may break: reconnect with the id of the last event to get the later ones."
 )
 
 EVENTS_EXAMPLE = """id: 2
@@ -188,29 +188,29 @@ add_list(
 @queued
 @idempotent
 def create_launch_check(request: Request, database: Database, body: JsonBody[LaunchCheckRequest]) -> Response:
-    """A worker measures the real kernels of this model under this recipe and layout."""
+    """Have a worker measure the kernels of this model under this recipe and layout."""
     state = request.app.state
     state.checked_questions.write()  # it may name a check that was answered a moment ago
-    found = launch_checks.create_launch_check(
+    created = launch_checks.create_launch_check(
         database, view_of(request), catalogue_at(request), body, caller_of(request), state.checked_questions.of_others()
     )
-    return json_answer(found, 202, {"Location": f"{launch_checks.PATH}/{found['id']}"})
+    return json_answer(created, 202, {"Location": f"{launch_checks.PATH}/{created['id']}"})
 
 
 @router.get(
     ONE, summary="One launch check", response_model=answer(LaunchCheck), response_description="The launch check."
 )
 def get_launch_check(database: Database, caller: CallerDep, check_id: CheckId) -> Response:
-    """How far it is, or what it found: computed once, when it ended."""
+    """Its progress; once it has ended, its findings, which are computed once."""
     return json_answer(launch_checks.find_launch_check(database, caller, check_id))
 
 
 @router.get(
     f"{ONE}/events",
-    summary="What happens to a launch check, as it happens",
+    summary="Events of a launch check, as they happen",
     description=EVENTS_TEXT,
     response_class=Response,
-    response_description="What happens, as it happens.",
+    response_description="The events, as they happen.",
     responses=content(EVENTS, {"description": EVENTS_TEXT}, EVENTS_EXAMPLE),
 )
 def get_launch_check_events(request: Request, database: Database, check_id: CheckId, after: LastEvent) -> Response:
@@ -227,7 +227,7 @@ def get_launch_check_events(request: Request, database: Database, check_id: Chec
 )
 @queued
 def cancel_launch_check(request: Request, check_id: CheckId) -> Response:
-    """What runs is stopped at the worker's next word; one that has ended stays as it is."""
+    """Stop it when its worker reports next; a launch check that has ended stays as it is."""
     return json_answer(launch_checks.cancel_launch_check(database_of(request), caller_of(request), check_id, on_end))
 
 
@@ -239,6 +239,6 @@ def cancel_launch_check(request: Request, check_id: CheckId) -> Response:
     responses=content(GZIP, BINARY),
 )
 def get_launch_check_trace(database: Database, caller: CallerDep, check_id: CheckId) -> Response:
-    """For chrome://tracing, Perfetto, and TensorBoard's profiler, which takes it under the name that it is saved as."""
+    """Open it in chrome://tracing, Perfetto or TensorBoard's profiler, which needs the file name of the download."""
     saved_as = {"Content-Disposition": f'attachment; filename="{check_id}.pt.trace.json.gz"'}
     return Response(launch_checks.launch_check_trace(database, caller, check_id), media_type=GZIP, headers=saved_as)

@@ -41,31 +41,31 @@ class MeasurementsRequest(Strict):
     """Records of probes that ran anywhere."""
 
     records: Annotated[tuple[ProbeRecord, ...], Len(1, MOST_RECORDS)]
-    """What came of each probe, as the worker's record.json tells it."""
+    """Result of each probe, in the form of the worker's record.json."""
     source: Words = "records"
-    """Who measured, in words."""
+    """Person or tool that measured."""
     run: Words | None = None
-    """What was measured together; what this request brings where absent."""
+    """Name for what was measured together; where absent, this request is a run of its own."""
     measured_at: Words | None = None
-    """When, RFC 3339; now where absent."""
+    """Time of the measurements, RFC 3339; now where absent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurementImportQuery(Strict):
-    """What a file does not tell itself."""
+    """Facts that a file does not contain."""
 
     operation: CollectiveName | None = None
     """Collective that nccl-tests measured, where its output does not say so (nccl-tests)."""
     device: Words | None = None
-    """Name of the device, as its driver tells it (memory-snapshot)."""
+    """Name of the device, as its driver reports it (memory-snapshot)."""
     memory_bytes: Annotated[float, Ge(1e6), Lt(1e16)] | None = None
     """Memory of the device, where several devices share a name."""
     source: Words | None = None
-    """Who measured, in words; the format where absent."""
+    """Person or tool that measured; the format where absent."""
     run: Words | None = None
-    """What was measured together; this file alone where absent."""
+    """Name for what was measured together; where absent, this file is a run of its own."""
     measured_at: Words | None = None
-    """When, RFC 3339; now where absent."""
+    """Time of the measurements, RFC 3339; now where absent."""
 
 
 def read_records(body: Mapping[str, Any]) -> MeasurementsRequest:
@@ -83,7 +83,7 @@ def read_records(body: Mapping[str, Any]) -> MeasurementsRequest:
 
 
 def parse_moment(text: str | None) -> datetime:
-    """Parse a moment; now if missing."""
+    """Parse a time; now if missing."""
     if text is None:
         return datetime.now(UTC)
     try:
@@ -91,7 +91,7 @@ def parse_moment(text: str | None) -> datetime:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        message = "measured_at is no moment with a time zone"
+        message = "measured_at is not a time with a time zone"
         fix = "write it as 2026-11-23T08:00:00Z, or leave it out"
         raise Refused(Problem(field="measured_at", code="not_a_moment", message=message, fix=fix))
     return moment
@@ -100,7 +100,7 @@ def parse_moment(text: str | None) -> datetime:
 def _faults(record: ProbeRecord) -> list[tuple[str, str, str, str]]:
     """Unreadable parts of a record: field, code, message, fix."""
     if record.measurements and record.environment is None:
-        message = "the record does not say what was measured on, so it could be compared with nothing"
+        message = "the record has no environment, so its measurements cannot be compared with others"
         return [("environment", "required", message, "give the environment that the worker wrote")]
     faults = []
     for place, measurement in enumerate(record.measurements):
@@ -114,16 +114,16 @@ def _faults(record: ProbeRecord) -> list[tuple[str, str, str, str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedMeasurements(Documented):
-    """What came in."""
+    """Result of an import."""
 
     run: str
-    """What was measured together: filter the list by it, and fit on it."""
+    """Name of the run, by which you filter the list and choose measurements to fit."""
     measurements: int
-    """Measurements that came in."""
+    """Number of stored measurements."""
     quarantined: int
-    """Those of them that nothing is fitted on; the list says why."""
+    """Number of those in quarantine, on which nothing is fitted; the list gives reasons."""
     ids: tuple[str, ...]
-    """What each is read by."""
+    """Ids of the measurements."""
 
 
 def import_records(
@@ -171,7 +171,7 @@ def _stored(
 
 
 def predictor(gpu: Gpu | None) -> Callable[[Observed], float | None]:
-    """Predictor of measurements of a device."""
+    """Function that predicts measurements of a device."""
 
     def predict(observed: Observed) -> float | None:
         if gpu is not None:
@@ -192,7 +192,7 @@ class Format:
 
 def _snapshot(text: str, beside: MeasurementImportQuery) -> tuple[ProbeRecord, ...]:
     if beside.device is None:
-        message = "a memory snapshot does not tell on which device it was taken"
+        message = "a memory snapshot does not name the device that it was taken on"
         fix = "name it as device, e.g. NVIDIA H100 80GB HBM3"
         raise Refused(Problem(field="device", code="required", message=message, fix=fix))
     return tool_files.read_memory_snapshot(text, beside.device, beside.memory_bytes or 0.0)
@@ -200,7 +200,7 @@ def _snapshot(text: str, beside: MeasurementImportQuery) -> tuple[ProbeRecord, .
 
 FORMATS: Mapping[str, Format] = {
     "nccl-tests": Format(
-        meaning="what all_reduce_perf and its like of nccl-tests or rccl-tests print, head included",
+        meaning="output of all_reduce_perf or another program of nccl-tests or rccl-tests, header included",
         read=lambda text, beside: tool_files.read_nccl_tests(text, beside.operation),
     ),
     "gemm-csv": Format(
@@ -230,7 +230,7 @@ def text_of(content: bytes) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        message = "the file is no text in UTF-8"
+        message = "the file is not text in UTF-8"
         raise Refused(Problem(field="", code="not_text", message=message, fix="send what the tool printed, as UTF-8"))
     return text
 
@@ -239,7 +239,7 @@ RECORDS = "records"
 """Format of workers and of POST /v1/measurements."""
 
 NUMBERS = ("memory_bytes",)
-"""Numeric facts beside a file."""
+"""Facts beside a file that are numbers."""
 
 
 def import_file(
@@ -260,7 +260,7 @@ def import_file(
 def _pair(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals:
-        message = "a value given beside a file is no name=value"
+        message = "a fact beside a file is not written as name=value"
         raise Refused(Problem(field="tell", code="no_pair", message=message, fix="write e.g. device=NAME"))
     return name, read_value(name, "number", value, ".") if name in NUMBERS else value
 
@@ -272,6 +272,6 @@ def _object(content: bytes) -> dict[str, Any]:
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        message = "the file is no JSON object, as the records of a worker are"
+        message = "the file is not a JSON object, as a worker writes it"
         raise Refused(Problem(field="", code="not_json", message=message, fix="give a worker's record.json"))
     return {"records": [document]} if "probe" in document else document

@@ -24,35 +24,35 @@ LIMITS, SERVING = "limits", "serving"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving(Strict):
-    """What the trained model is used on, where a limit says what its tokens may cost."""
+    """Hardware that serves the trained model, for a limit on the cost of its tokens."""
 
     gpu: Name | None = None
     """Catalogue name of the GPU; the question's where absent. Its dense bf16 peak counts."""
     usd_per_gpu_hour: Annotated[float, Ge(1e-4), Lt(1e6)] | None = None
-    """What it costs; the question's price where absent."""
+    """Price of the GPU; the question's where absent."""
     mfu_fraction: Annotated[float, Gt(0), Le(1)] = SERVING_MFU_FRACTION
-    """Share of that peak that tokens in use keep busy."""
+    """Share of that peak that serving reaches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolveRequest(Strict):
-    """One open field, and everything else."""
+    """A question with one open field, and what the answer has to meet."""
 
     unknown: UnknownName
     """The open field: the largest micro_batch, sequence_length, training_tokens, num_hidden_layers or hidden_size, the
     fewest gpus, the plan of a global_batch, the cheapest cluster, or (model) the size that makes most of a budget."""
     multiple_of: Annotated[int, Interval(ge=1, le=1 << 20)] = 1
-    """What the value has to be a multiple of; read where it is one number."""
+    """The value is a multiple of this; read where the open field is one number."""
     question: Annotated[Any, DescribedAs(JobQuestion | None)] = None
     """What POST /v1/estimates takes; the open field may be any legal value, or absent where it has a default."""
     limits: Annotated[Any, DescribedAs(SolveLimits | None)] = None
-    """What has to hold beside fitting; null for no more."""
+    """Limits beside fitting into memory; null for none."""
     serving: Annotated[Any, DescribedAs(Serving | None)] = None
-    """What the trained model is used on; read with limits.inference_usd_per_million_tokens."""
+    """Hardware that serves the trained model; read with limits.inference_usd_per_million_tokens."""
     clusters: ClusterList = None
-    """What the job is compared on; null for the cluster of the question alone."""
+    """Clusters to compare the job on; null for the cluster of the question alone."""
     prices: PriceList = None
-    """Prices that clusters without one of their own are compared at; null for that of the question, or for none."""
+    """Prices for clusters that give none themselves; null for the question's price, if it has one."""
 
 
 SOLVE_FIELDS = field_names(SolveRequest)
@@ -71,14 +71,14 @@ def read_request(body: Mapping[str, Any]) -> SolveRequest:
     problems.refuse()
     if request is None or limits is None:
         raise Refused
-    idle = [name for name in (CLUSTERS, PRICES) if body.get(name) is not None and request.unknown != "cluster"]
+    unused = [name for name in (CLUSTERS, PRICES) if body.get(name) is not None and request.unknown != "cluster"]
     if request.multiple_of > 1 and request.unknown not in UNKNOWNS:
-        idle.append("multiple_of")
-    for name in idle:
+        unused.append("multiple_of")
+    for name in unused:
         message = f"{name} would change nothing where {request.unknown} is open, so it is refused"
         problems.add(Problem(field=name, code="not_read", message=message, fix="leave it out"))
     if body.get(SERVING) is not None and limits.inference_usd_per_million_tokens is None:
-        message = "serving would change nothing, because no limit says what tokens may cost"
+        message = "serving would change nothing, because no limit bounds the cost of tokens"
         fix = "give limits.inference_usd_per_million_tokens, or leave it out"
         problems.add(Problem(field=SERVING, code="not_read", message=message, fix=fix))
     problems.refuse()
@@ -102,8 +102,8 @@ def _request(body: Mapping[str, Any]) -> SolveRequest:
 def read_open_question(request: SolveRequest, catalogue: Catalogue) -> ParsedQuestion:
     """Parse the question; the value of its open field only has to be legal."""
     if request.question is None:
-        message = "question is missing; it says everything but the open field"
-        fix = "give what POST /v1/estimates takes"
+        message = "question is missing; it gives everything but the open field"
+        fix = "give a body of POST /v1/estimates"
         raise Refused(Problem(field=QUESTION, code="required", message=message, fix=fix))
     try:
         return read_question(_with_open_field(request.question, request.unknown), catalogue)

@@ -16,10 +16,10 @@ from service.formats.program import NAME, Nodes, Program, Scheduled, launcher, s
 from service.formats.rules import ExportRequest
 from service.formats.text import LONGEST_FILE_BYTES
 
-_FIRST = 'export MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"\n'
+_EXPORT_MASTER = 'export MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"\n'
 
 _STEP = "TRAINCOST_STEP"
-"""End mark of the commands of a node."""
+"""Delimiter of the here-document with the commands of a node."""
 
 
 def _script(job: ExportRequest, program: Program, nodes: Nodes) -> str:
@@ -33,7 +33,7 @@ def _script(job: ExportRequest, program: Program, nodes: Nodes) -> str:
     )
     commands = script_of(program, nodes)
     step = f'commands="$(cat <<\'{_STEP}\'\n{commands}{_STEP}\n)"\nsrun --ntasks-per-node=1 bash -c "$commands"\n'
-    return "\n".join(head) + f"\n\nset -euo pipefail\n{_FIRST}{step}"
+    return "\n".join(head) + f"\n\nset -euo pipefail\n{_EXPORT_MASTER}{step}"
 
 
 SBATCH = launcher("sbatch", _script)
@@ -44,32 +44,32 @@ SECONDS_PER_MINUTE = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob(Strict):
-    """A job as Slurm's hooks see it."""
+    """A job as Slurm's hooks describe it."""
 
     script: Annotated[str, MaxLen(LONGEST_FILE_BYTES)]
     """The batch script."""
     nodes: Annotated[int, Ge(1), Le(1 << 20)] = 1
     """Least number of nodes."""
     tres_per_node: Annotated[str, MaxLen(1024)] = ""
-    """What each node gives, such as gres/gpu:h100:8."""
+    """Resources of each node, such as gres/gpu:h100:8."""
     tres_per_job: Annotated[str, MaxLen(1024)] = ""
-    """What all nodes give together."""
+    """Resources of all nodes together."""
     tasks: Annotated[int, Ge(1), Le(1 << 24)] | None = None
     """Tasks in all; one for each node where null."""
     tres_per_task: Annotated[str, MaxLen(1024)] = ""
-    """What each task is given, read where neither nodes nor the job say GPUs."""
+    """Resources of each task; read where neither tres_per_node nor tres_per_job names GPUs."""
     time_limit_minutes: Annotated[int, Ge(1), Le(1 << 24)] | None = None
-    """Wall time that the job asks for; null where it asks for none."""
+    """Requested wall time; null where the job requests none."""
 
 
 def scheduled_by_slurm(job: SlurmJob, overrides: dict[str, Any]) -> Scheduled:
-    """The job of a hook."""
+    """The job that a hook describes, with its GPUs counted."""
     tasks = job.nodes if job.tasks is None else job.tasks
     amounts = ((job.tres_per_node, job.nodes), (job.tres_per_job, 1), (job.tres_per_task, tasks))
     found = ((name, each * times) for resources, times in amounts for name, each in [gpus_in(resources)] if each)
     name, gpus = next(found, (None, 0))
     if not gpus:
-        message, fix = "the job asks for no GPU, so there is nothing to judge", "ask for GPUs, e.g. --gpus-per-node=8"
+        message, fix = "the job asks for no GPU, so there is nothing to check", "ask for GPUs, e.g. --gpus-per-node=8"
         raise Refused(Problem(field="tres_per_node", code="no_gpus", message=message, fix=fix))
     each = -(-gpus // job.nodes)
     limit = None if job.time_limit_minutes is None else job.time_limit_minutes * SECONDS_PER_MINUTE
