@@ -165,8 +165,8 @@ class CheckedQuestions:
                 for key in batch:
                     self._drop(key)
 
-    def of_others(self) -> Callable[[], bool]:
-        """A function that waits for other replicas' queues: it returns whether to read the database again."""
+    def retry_for_replicas(self) -> Callable[[], bool]:
+        """A function that waits for the queues of other replicas and returns whether to read the database again."""
         end = monotonic() + REPLICA_SECONDS
 
         def should_retry() -> bool:

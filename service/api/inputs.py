@@ -27,39 +27,39 @@ def is_explained(request: Request) -> bool:
     """Whether the request asks for explanations."""
     values = request.query_params.getlist(EXPLAIN)
     if len(values) > 1 or any(value not in BOOLEANS for value in values):
-        message = "explain is neither true nor false; it decides whether equations come with the answer"
-        fix = "say explain=true, once, or leave it out"
+        message = "explain must be true or false, given once; it adds equations to the answer"
+        fix = "use explain=true once, or leave it out"
         raise WrongParameter(Problem(field=EXPLAIN, code="not_true_or_false", message=message, fix=fix))
     return any(BOOLEANS[value] for value in values)
 
 
 def method_of(request: Request) -> ToolName | None:
     """The other tool that the request names in `method`."""
-    if one_of(request, METHOD) is None:
+    if single_value(request, METHOD) is None:
         return None
     name = choice_of(request, METHOD, list(TOOLS))
     if is_explained(request):
-        message = "explain tells our own equations, and method asks for those of another tool"
+        message = "explain adds the equations of our own estimate, and method returns those of another tool"
         fix = f"leave {EXPLAIN} or {METHOD} out"
         raise WrongParameter(Problem(field=EXPLAIN, code="not_with_method", message=message, fix=fix))
     return cast(ToolName, name)
 
 
-def one_of(request: Request, name: str) -> str | None:
+def single_value(request: Request, name: str) -> str | None:
     """The value of a parameter that may be given once; None if it is absent."""
     given = request.query_params.getlist(name)
     if len(given) > 1:
-        message = f"{name} is given more than once, so it is unclear which counts"
+        message = f"{name} is given more than once"
         raise WrongParameter(Problem(field=name, code="repeated", message=message, fix="give it once"))
     if given and not (given[0] and given[0].isprintable()):
-        message = f"{name} is empty or holds an invisible character"
+        message = f"{name} is empty or contains an invisible character"
         raise WrongParameter(Problem(field=name, code="not_text", message=message, fix="give a name, or leave it out"))
     return given[0] if given else None
 
 
 def choice_of(request: Request, name: str, choices: Sequence[str]) -> str:
     """The value of a parameter with a list of choices; the first choice if it is absent."""
-    return chosen(name, one_of(request, name), choices)
+    return chosen(name, single_value(request, name), choices)
 
 
 def chosen(name: str, given: str | None, choices: Sequence[str]) -> str:
@@ -67,8 +67,8 @@ def chosen(name: str, given: str | None, choices: Sequence[str]) -> str:
     if given is None:
         return choices[0]
     if given not in choices:
-        message = f"{name} is none of what it may be, so it is unclear what to do"
-        fix = f"say {' or '.join(choices)}, or leave it out"
+        message = f"{name} is not one of its choices"
+        fix = f"use {' or '.join(choices)}, or leave it out"
         raise WrongParameter(Problem(field=name, code="not_a_choice", message=message, fix=fix))
     return given
 
@@ -81,8 +81,8 @@ HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d+)?|\[[0-9A-Fa-f:]+\](:\d+)?")
 def address_of(request: Request) -> str:
     """The base URL under which a request reached the service."""
     if not HOST.fullmatch(request.url.netloc):
-        message = "the address at which this was asked for is no host name"
-        raise WrongParameter(Problem(field="", code="not_a_host", message=message, fix="ask by name or IP address"))
+        message = "the Host header of the request is not a host name"
+        raise WrongParameter(Problem(field="", code="not_a_host", message=message, fix="use a host name or IP address"))
     return str(request.base_url).rstrip("/")
 
 
@@ -94,7 +94,7 @@ def with_address(text: str, request: Request) -> str:
 
 async def catalogue_of(request: Request) -> Catalogue:
     """The shared rows of the catalogue and the caller's own, at the revision that the request names."""
-    revision, caller = one_of(request, REV), caller_of(request)
+    revision, caller = single_value(request, REV), caller_of(request)
     history: History = request.app.state.history
     if revision is None:
         view = history.holdings.view_if_made(caller.owner)

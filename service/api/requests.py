@@ -18,7 +18,7 @@ from pydantic import WithJsonSchema
 from service.api.access.authorization import CALLER, SHARE_LINK_CALLER, authorize, is_locked, required_scope
 from service.api.compute import compute
 from service.api.errors import ApiError, WrongParameter
-from service.api.inputs import catalogue_of, choice_of, one_of
+from service.api.inputs import catalogue_of, choice_of, single_value
 from service.api.limits.rate_limits import Quota, RateLimits, count_request, network_of
 from service.api.openapi import CSV_BODY, JSON_BODY, MERGE_PATCH, TEXT_BODY, is_public, with_scope
 from service.api.request_context import context_of, deprecation_headers
@@ -337,7 +337,7 @@ def query_text(name: str, schema: Mapping[str, Any], description: str) -> Any:
     described = Annotated[Any, *query(schema, description, name)]
 
     async def read(request: Request, text: described = None) -> str | None:  # noqa: ARG001 - declares the parameter
-        return one_of(request, name)
+        return single_value(request, name)
 
     return Depends(read)
 

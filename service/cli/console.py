@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from service.client import Client
     from service.store import Engine
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as the API gives it.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as the API returns it, in JSON.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print a table for a spreadsheet.")]
 Url = Annotated[str, typer.Option(envvar="TRAINCOST_URL", help="Address of the service.")]
-Key = Annotated[str | None, typer.Option(envvar="TRAINCOST_KEY", help="Key of the service; better in the environment.")]
-Body = Annotated[str, typer.Argument(help="JSON file that holds what POST takes; - for standard input.")]
+Key = Annotated[str | None, typer.Option(envvar="TRAINCOST_KEY", help="Key of the service; safer in the environment.")]
+Body = Annotated[str, typer.Argument(help="JSON file with the request body; - for standard input.")]
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -220,4 +220,4 @@ def connected(url: str, key: str | None) -> Iterator["Client"]:
         )
         raise NotAnswered(f"the service refuses: {'; '.join(texts) or problem.detail}") from None
     except ClientError as error:
-        raise NotAnswered(f"{error}; is it running there? Say where with --url or TRAINCOST_URL") from None
+        raise NotAnswered(f"{error}; check that it runs there, or set --url or TRAINCOST_URL") from None

@@ -272,9 +272,9 @@ def plans_report(answer: PlanAnswer) -> str:
         blocks = [nearest, _plans_table([answer.nearest])]
     else:
         found = answer.counts.fitting
-        blocks = ["layouts fit, but none keeps to the limits" if found else "every layout breaks a rule"]
+        blocks = ["layouts fit, but none meets the limits" if found else "every layout breaks a rule"]
     if answer.why_not is not None:
-        blocks.append(f"the layout that was asked after: {answer.why_not.reason}")
+        blocks.append(f"the requested layout: {answer.why_not.reason}")
     refused = [f"{count:,} {rule}" for rule, count in answer.counts.refused.items()]
     lists = sections({"Refused, by the first rule that is broken": refused, **_notes(answer)})
     return "\n\n".join([*blocks, describe_counts(answer.counts), *lists, _versions(answer.versions)])
@@ -294,7 +294,7 @@ def _describe_nearest(nearest: PlanRow) -> str:
     if nearest.headroom_bytes < 0:
         return f"lacks {amount}"
     if nearest.verdict == "fits":
-        return f"leaves {amount}, less than is to stay free"
+        return f"leaves {amount}, less than the required headroom"
     return f"{VERDICTS[nearest.verdict]}, with {amount} to spare"
 
 
@@ -329,12 +329,12 @@ def solution_report(solution: Solution) -> str:
     from service.answers.plans import KeyNumbers, OptimalSize
 
     value, following = solution.value, solution.next
-    head = [f"{solution.unknown}: {'no value will do' if value is None else _value_text(value)}"]
+    head = [f"{solution.unknown}: {'no value meets the limits' if value is None else _value_text(value)}"]
     if isinstance(value, OptimalSize):
         head += [f"  {_value_text(fit)}" for fit in value.fits]
     if following is not None:
         why = "; ".join(filter(None, (following.why_not.message, following.why_not.fix)))
-        head.append(f"next: {_value_text(following.value)} will not do: {why}")
+        head.append(f"next: {_value_text(following.value)} fails: {why}")
     evidence = {"value": solution.evidence.value, "next": solution.evidence.next}
     shown = {name: numbers for name, numbers in evidence.items() if numbers is not None}
     names = [field.name for field in fields(KeyNumbers)]
@@ -540,7 +540,7 @@ def reconciliation_report(reconciled: Reconciliation) -> str:
     if ratio is None:
         blocks.append("no job's hours can be compared with a prediction")
     else:
-        verdicts = f"; {wrong} completed that were to run out of memory" if wrong else ""
+        verdicts = f"; {wrong} completed that were predicted to run out of memory" if wrong else ""
         blocks.append(
             f"{reconciled.compared} compared: {reconciled.inside} inside the predicted interval, used over predicted "
             f"{ratio:.3g} in the median{verdicts}"
@@ -554,7 +554,7 @@ def reconciliation_report(reconciled: Reconciliation) -> str:
     if reconciled.faults_left_off:
         faults.append(f"and {reconciled.faults_left_off} more")
     lists = {
-        "Not compared, or to be known": [f"{jobs}: {note}" for note, jobs in named.items()],
+        "Notes on jobs": [f"{jobs}: {note}" for note, jobs in named.items()],
         "Left out": [f"{one.jobs} jobs: {one.message}; {one.fix}" for one in reconciled.left_out],
         "Not read": faults,
     }
@@ -577,9 +577,9 @@ def _job_cells(job: ReconciledJob) -> tuple[str, ...]:
 MEASURED_HEADER = ("device", "probe", "quantity", "calibration", "counted", "quarantined", "MAPE", "median", "bias")
 TOTALS_HEADER = ("id", "model", "published", "low", "predicted", "high", "error", "inside", "question")
 
-MEMORY_NOTE = "* gave constants to the estimator; GiB off: median and 95th percentile of the errors of small values"
+MEMORY_NOTE = "* the estimator has constants from it; GiB off: median and 95th percentile of the errors of small values"
 STEP_NOTE = (
-    "held out: by constants and intervals that never saw the source (of MoE: the model); constant MFU, 6PD: mean error "
+    "held out: by constants and intervals fitted without the source (MoE: the model); constant MFU, 6PD: mean error "
     "of one utilisation of each GPU, held out likewise"
 )
 

@@ -238,7 +238,7 @@ Ladder: TypeAlias = Iterable[CandidateChange]
 """Values of one field."""
 
 
-def single_changes(question: Question, resolved: ResolvedQuestion, biggest: str, factor: float) -> Iterator[Ladder]:
+def candidate_ladders(question: Question, resolved: ResolvedQuestion, biggest: str, factor: float) -> Iterator[Ladder]:
     """The ladders of a question, first those that make its largest memory line smaller."""
     stack, recipe, zero_stage = resolved.workload.stack, question.recipe, resolved.question.layout.zero_stage
     axes = [_splits(question, resolved, axis, factor) for axis in ("expert", "tensor", "context", "pipeline")]
@@ -258,7 +258,7 @@ def single_changes(question: Question, resolved: ResolvedQuestion, biggest: str,
     yield from (*first, *axes, *last)
 
 
-def last_resorts(question: Question, factor: float) -> Iterator[Ladder]:
+def last_ladders(question: Question, factor: float) -> Iterator[Ladder]:
     """Changes to try if no other field is enough: more GPUs, and methods that train less."""
     yield _more_gpus(question, factor)
     if question.recipe.method == "full":
@@ -343,10 +343,10 @@ def _more_gpus(question: Question, factor: float) -> Ladder:
         yield CandidateChange(field="cluster.gpus", value=str(gpus), also=also, question=changed)
 
 
-MOST_TRIES = 16
+MOST_TRIALS = 16
 """Changed questions that an answer tries. Source: a choice; more would cost an answer its speed."""
 
-MOST_LAST_TRIES = 4
+MOST_LAST_TRIALS = 4
 """The same for last resorts. Source: a choice."""
 
 MOST_CHANGES = 8
@@ -434,9 +434,9 @@ def ranked_changes(question: Question, biggest: str, may_continue: Callable[[], 
     """
     before = _result_of(question)
     factor, seconds = before.device_bytes / before.memory.usable_bytes, before.token_seconds
-    searches = _search_ladders(single_changes(question, before.resolved, biggest, factor), MOST_TRIES, may_continue)
+    searches = _search_ladders(candidate_ladders(question, before.resolved, biggest, factor), MOST_TRIALS, may_continue)
     if not any(search.is_enough for search in searches):
-        searches += _search_ladders(last_resorts(question, factor), MOST_LAST_TRIES, may_continue)
+        searches += _search_ladders(last_ladders(question, factor), MOST_LAST_TRIALS, may_continue)
     results = [change for search in searches for change in _best_change(search, before.device_bytes, seconds)]
     return tuple(sorted(results, key=lambda change: (VERDICTS.index(change.verdict), _cost(change)))[:MOST_CHANGES])
 

@@ -1,4 +1,4 @@
-"""The dataclasses of an estimate: units in names, predictions with intervals, exact counts; None is never zero."""
+"""Dataclasses of an estimate: names carry units, predictions have intervals, counts are exact; None is never zero."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +14,7 @@ INSIDE_FRACTION = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A predicted quantity: the value, the ends of its 80 % interval, and what it rests on."""
+    """A predicted quantity: the value, the ends of its 80 % interval, and its basis."""
 
     low: float
     """Lower end of the 80 % interval."""
@@ -47,73 +47,73 @@ class StageMemory:
     stage: int
     """Stage, from 0."""
     layers: int
-    """Transformer layers it holds."""
+    """Transformer layers of the stage."""
     micro_batches_in_flight: float
-    """Micro-batches whose activations it keeps at once."""
+    """Most micro-batches whose activations are in memory at the same time."""
     peak_phase: Phase
     """Phase at which the peak falls."""
     allocated_peak_bytes: float
     """Sum of the lines."""
     reserved_peak_bytes: float
-    """The same with what the allocator holds beside live tensors."""
+    """Allocated peak with the memory that the allocator reserves beyond live tensors."""
     first_step_peak_bytes: float
     """Live tensors at the peak of the first step, when the optimizer has no states yet."""
     idle_bytes: float
-    """Live between two steps."""
+    """Live bytes between two steps."""
     lines: tuple[MemoryLine, ...]
-    """Each kind of tensor."""
+    """Bytes by kind of tensor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One single change of the question that saves memory."""
+    """One change of the question that saves memory."""
 
     field: str
     """Field that changes."""
     value: str
     """Its new value."""
     also: tuple[str, ...]
-    """Fields that have to be set with it, e.g. layout.data=4."""
+    """Fields to set together with it, e.g. layout.data=4."""
     saves_bytes: float
-    """Device peak before, less the device peak with it."""
+    """Device peak before the change minus the device peak with it."""
     device_peak_bytes: float
-    """Device peak with it."""
+    """Device peak with the change."""
     verdict: Verdict
-    """Whether the job fits with it."""
+    """Whether the job fits with the change."""
     slower_fraction: float
-    """Seconds of a step with it over those before, less one; below 0 it is faster."""
+    """Relative increase of the step time; negative if the step is faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Memory of the fullest GPU, and of every stage."""
+    """Memory of the GPU with the highest peak, and of every stage."""
 
     allocated_peak_bytes: Interval
     """Live tensors at the peak (torch.cuda.max_memory_allocated)."""
     reserved_peak_bytes: Interval
-    """With the allocator's slack (torch.cuda.max_memory_reserved)."""
+    """With what the allocator caches (torch.cuda.max_memory_reserved)."""
     device_peak_bytes: Interval
-    """With context and communicators (what nvidia-smi shows)."""
+    """With CUDA context and communicators (as nvidia-smi shows)."""
     usable_bytes: float
     """Memory a job can use on this GPU."""
     headroom_bytes: float
-    """usable_bytes - device_peak_bytes; negative when bytes are missing."""
+    """usable_bytes - device_peak_bytes; negative if memory is missing."""
     host_bytes: float
     """Bytes one rank keeps in host memory (offload)."""
     oom_probability_fraction: float
     """Probability that the device peak exceeds the usable memory."""
     peak_stage: int
-    """Fullest stage."""
+    """Stage with the highest peak."""
     peak_phase: Phase
     """Phase at which its peak falls."""
     biggest_line: str
-    """Largest line of the fullest stage."""
+    """Largest line of the peak stage."""
     checkpoint_bytes: float
-    """A checkpoint of the whole job on disk: weights, master weights and optimizer states of what is trained."""
+    """Checkpoint of the whole job on disk: weights, master weights and optimizer states of trained parameters."""
     changes: tuple[Change, ...]
-    """Single changes when it does not surely fit: those first that make it fit, the cheapest in time before others."""
+    """Changes that save memory if the job may not fit, first those that make it fit, by the time that they cost."""
     suggestions: tuple[str, ...]
-    """The same in words."""
+    """The changes in words."""
     stages: tuple[StageMemory, ...]
     """Every pipeline stage."""
 
@@ -123,41 +123,41 @@ class LostTime:
     """Wall time of the run in which nothing new is trained."""
 
     kind: str
-    """What it goes to: checkpoints, lost_work (done again after an interruption) or restarts."""
+    """Cause: checkpoints, lost_work (repeated after an interruption) or restarts."""
     days: float
-    """Days of the run; with ideal_days.value they sum to days.value."""
+    """Days of the run; all lost days and ideal_days.value sum to days.value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goodput:
-    """How interruptions and checkpoints divide the time."""
+    """Time that interruptions and checkpoints cost."""
 
     interruption_seconds: float
     """Mean time between two interruptions of the job."""
     checkpoint_seconds: float
-    """Time that training stands still for one checkpoint."""
+    """Time for which one checkpoint stops training."""
     checkpoint_interval_seconds: float
     """Useful time between two checkpoints."""
     lost: tuple[LostTime, ...]
-    """Where the time goes that trains nothing new."""
+    """Lost time by cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostLine:
-    """One line of the cost, whole cents."""
+    """One line of the cost, in whole cents."""
 
     kind: str
-    """What is paid for: gpus, spares, storage, egress; owned: amortisation, maintenance, hosting, electricity."""
+    """Cost item: gpus, spares, storage, egress; owned: amortisation, maintenance, hosting, electricity."""
     usd: Interval
     """US dollars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveParameters:
-    """Parameters that one token uses, by each of the definitions that vendors use."""
+    """Parameters that one token uses, by three definitions of model vendors."""
 
     total: int
-    """All but the experts a token does not visit (DeepSeek, Qwen, Mixtral)."""
+    """All parameters except experts that the token is not routed to (DeepSeek, Qwen, Mixtral)."""
     without_input_embedding: int
     """The same without the token embedding (gpt-oss)."""
     non_embedding: int
@@ -171,7 +171,7 @@ class StageParameters:
     stage: int
     """Stage, from 0."""
     total: int
-    """Parameters of the stage, all its ranks together, adapters counted; a tied head on the last stage is a copy."""
+    """Parameters of all ranks of the stage, adapters included; a tied head on the last stage counts as a copy."""
     per_rank: int
     """Parameters of one rank of the stage before any data-parallel sharding, padding of the vocabulary included."""
 
@@ -181,11 +181,11 @@ class Parameters:
     """Parameter counts of the model, exact."""
 
     total: int
-    """Every number of the model once; tied weights once; adapters and multi-token-prediction depths not counted."""
+    """All parameters of the model, tied weights once; without adapters and multi-token-prediction depths."""
     trained: int
-    """Numbers that are trained: the model's but for frozen ones, its depths', or its adapters'."""
+    """Trained parameters: those of the model and its depths except frozen ones, and those of adapters."""
     adapters: int
-    """Numbers of the adapters that stand beside frozen matrices (LoRA)."""
+    """Parameters of the adapters of frozen matrices (LoRA)."""
     active: int
     """Parameters that one token uses: `active_by_definition.total`."""
     active_by_definition: ActiveParameters
@@ -205,24 +205,24 @@ class Parameters:
     multi_token_prediction: int
     """Own weights of the multi-token-prediction depths."""
     total_with_multi_token_prediction: int
-    """Total and those."""
+    """Total, with the multi-token-prediction depths."""
     stages: tuple[StageParameters, ...]
     """Each pipeline stage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conventions:
-    """FLOP of one trained token, forward and backward, as different people count it."""
+    """FLOP of one trained token, forward and backward, by the conventions in use."""
 
     causal: float
-    """Matrix products and attention over visible keys only (Megatron-Core), frozen parts, documents, padding and depths
-    as they are; the headline."""
+    """Matrix products and attention over visible keys only (Megatron-Core); counts frozen parts, documents, padding and
+    depths as they are. per_token_flop uses it."""
     full: float
     """The same without any mask: attention over all s^2 pairs (Megatron 2021, llm-foundry, torch's own counter)."""
     palm: float
-    """6 N + 12 L a d s, every active parameter counted (PaLM appendix B); knows no depth, document or frozen part."""
+    """6 N + 12 L a d s, with every active parameter (PaLM appendix B); ignores depths, documents and frozen parts."""
     six_n: float
-    """6 N, every active parameter counted, attention left out; no depth or frozen part either; `6n` on the wire."""
+    """6 N, with every active parameter; ignores attention, depths and frozen parts; `6n` on the wire."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +232,7 @@ class Flop:
     per_token_flop: float
     """One trained token, forward and backward, causal convention."""
     per_step_tokens: float
-    """Trained tokens of one optimizer step, padding left out."""
+    """Trained tokens of one optimizer step, without padding."""
     forward_per_step_flop: int
     """Forward passes of one optimizer step."""
     backward_per_step_flop: int
@@ -240,11 +240,11 @@ class Flop:
     per_step_flop: int
     """Model FLOP of one optimizer step: forward and backward."""
     recompute_per_step_flop: int
-    """Activations computed again in one optimizer step."""
+    """FLOP of recomputed activations in one optimizer step."""
     hardware_per_step_flop: int
     """Model FLOP and recompute of one optimizer step."""
     padding_per_step_flop: int
-    """Model FLOP of one optimizer step that kernels for variable lengths would spare; 0 unless documents are padded."""
+    """Model FLOP of one optimizer step that kernels for variable lengths would save; 0 unless documents are padded."""
     padding_fraction: float
     """Share of the computed tokens that are padding; 0 unless documents are padded."""
     total_flop: int | None
@@ -254,7 +254,7 @@ class Flop:
     recompute_fraction: float
     """Recompute over model FLOP, causal convention, each product counted once."""
     recompute_full_fraction: float
-    """The same with both counted without the causal mask."""
+    """The same, with both counted without the causal mask."""
     recompute_korthikanti_fraction: float | None
     """Cost of recomputing core attention by the formula of arXiv:2205.05198, s / (6 h + s); null for other rules."""
     conventions: Conventions
@@ -266,7 +266,7 @@ class StepPart:
     """One share of a step."""
 
     kind: str
-    """What the time goes to, e.g. gemm, attention, exposed_tensor, bubble, optimizer."""
+    """Kind of work or waiting, e.g. gemm, attention, exposed_tensor, bubble, optimizer."""
     seconds: float
     """Seconds of one step on the slowest stage."""
 
@@ -278,15 +278,15 @@ class Step:
     step_seconds: Interval
     """Wall time."""
     tokens_per_s_per_gpu: Interval
-    """Trained tokens a second on one GPU, padding left out."""
+    """Trained tokens a second on one GPU, without padding."""
     mfu_fraction: Interval
     """Model FLOP over what the GPUs could do at the dense peak of the compute format."""
     hfu_fraction: Interval
     """The same with recompute counted."""
     peak_flop_per_s: float
-    """The peak that mfu and hfu divide by, one GPU."""
+    """Peak of one GPU, by which mfu_fraction and hfu_fraction divide."""
     parts: tuple[StepPart, ...]
-    """Where the time goes; the parts sum to step_seconds.value."""
+    """Time by kind of work or waiting; the parts sum to step_seconds.value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,13 +298,13 @@ class RunStageTotals:
     steps: int
     """Optimizer steps."""
     tokens: float
-    """Tokens that they train."""
+    """Trained tokens of the stage."""
     total_flop: int
-    """Their model FLOP."""
+    """Model FLOP of the stage."""
     step_seconds: Interval
-    """Wall time of one of them, on average."""
+    """Mean wall time of one step of the stage."""
     gpu_hours: Interval
-    """GPUs x hours, goodput counted."""
+    """GPUs x hours, with the time lost to interruptions and checkpoints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,29 +316,29 @@ class Totals:
     stages: tuple[RunStageTotals, ...]
     """Stages of the run, which sum to it; empty where batch and length never change."""
     gpu_hours: Interval
-    """GPUs of the job x hours, goodput counted; spares are not."""
+    """GPUs of the job x hours, with lost time, without spares."""
     billed_gpu_hours: Interval
-    """GPU-hours that are paid for: those and the spares'."""
+    """Billed GPU-hours: those of the job and of the spares."""
     spare_gpus: int
-    """GPUs that wait beside the job."""
+    """Spare GPUs, which wait to replace failed ones."""
     days: Interval
-    """Wall time in days, goodput counted."""
+    """Wall time in days, with lost time."""
     ideal_days: Interval
     """Wall time if nothing were lost to interruptions and checkpoints."""
     goodput_fraction: float
     """Useful share of the wall time once failures and checkpoints are counted."""
     goodput: Goodput
-    """How often the job is interrupted, how checkpoints are taken, and where the time goes."""
+    """Interruptions, checkpoints and the time that they cost."""
     at_peak_gpu_hours: float
     """GPU-hours if every model FLOP ran at the dense peak."""
     cost_usd: Interval | None
-    """What the run is paid for, to the cent: the sum of the lines of cost; null without a price."""
+    """Cost of the run to the cent, the sum of the lines of cost; null without a price."""
     cost: tuple[CostLine, ...] | None
-    """The same line by line, each rounded to the cent, a half to the even cent; null without a price."""
+    """Lines of the cost, each rounded to the cent, a half to the even cent; null without a price."""
     gpu_busy_watts: float
-    """Power at the meter of one GPU at work, its share of hosts and building counted."""
+    """Power at the meter of one working GPU, with its share of hosts and building."""
     gpu_idle_watts: float
-    """The same of one that waits: spares all the time, the job's while it restarts."""
+    """Power at the meter of one waiting GPU: a spare at any time, one of the job during a restart."""
     energy_kwh: Interval
     """Energy at the meter: GPUs, spares, and their share of the hosts and the building."""
     carbon_kg_co2e: Interval | None
@@ -356,17 +356,17 @@ class Estimate:
     parameters: Parameters
     """Parameter counts."""
     memory: Memory
-    """Bytes."""
+    """Memory by stage and kind of tensor."""
     flop: Flop
-    """Operations."""
+    """Floating-point operations."""
     step: Step
-    """Seconds."""
+    """Time of one optimizer step."""
     totals: Totals | None
     """The whole run; null without training_tokens."""
     assumptions: tuple[str, ...]
-    """What was assumed."""
+    """Assumptions of the estimate."""
     warnings: tuple[str, ...]
-    """What to look at."""
+    """Warnings about the question or the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,15 +378,15 @@ class MemoryEstimate:
     verdict: Verdict
     """Whether the job fits."""
     memory: Memory
-    """Bytes."""
+    """Memory by stage and kind of tensor."""
     assumptions: tuple[str, ...]
-    """What was assumed."""
+    """Assumptions of the estimate."""
     warnings: tuple[str, ...]
-    """What to look at."""
+    """Warnings about the question or the answer."""
 
 
 Inputs = dict[str, float | int | bool | str | None]
-"""What goes into a formula, by name."""
+"""Inputs of a formula, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,18 +394,18 @@ class Explanation:
     """One number of the answer, explained."""
 
     path: str
-    """Where it stands in the answer, e.g. `flop.per_step_flop`."""
+    """Path in the answer, e.g. `flop.per_step_flop`."""
     value: float
     """The number, computed again from the inputs."""
     exact: str
-    """The same as an exact decimal string."""
+    """The value as an exact decimal string."""
     unit: str | None
     """Its unit; null for a count or a share."""
     summary: str
-    """What it is, and for whom."""
+    """What the number means, and what it covers."""
     equation: str
-    """How it is computed."""
+    """Equation that computes it."""
     inputs: Inputs
-    """What goes in, by name."""
+    """Inputs of the equation, by name."""
     source: str
-    """Who says so."""
+    """Source of the equation."""

@@ -208,10 +208,10 @@ class Caller:
         """Owner of the caller's own objects; None where callers are not distinguished."""
         return None if self == UNRESTRICTED else self.owner
 
-    def reaches(self, owner: str) -> bool:
+    def may_access(self, owner: str) -> bool:
         """Whether the caller may read and change what an owner has.
 
-        >>> Caller(owner="a").reaches("b"), Caller(owner="b").reaches("b"), Caller(sees_all=True).reaches("b")
+        >>> Caller(owner="a").may_access("b"), Caller(owner="b").may_access("b"), Caller(sees_all=True).may_access("b")
         (False, True, True)
         """
         return self.sees_all or owner == self.owner

@@ -165,7 +165,7 @@ async def _measured(context: JobContext, task: Mapping[str, Any], folder: Path, 
     run = Task(task=task, folder=folder, most_seconds=seconds + GRACE_SECONDS, device=context.job.device)
     record = await record_of(context.runner, run, lambda progress: show(**progress))
     if record is None:
-        reason = f"ended after {run.most_seconds:.0f} s: it may take {seconds:.0f} s; ask for a larger time budget"
+        reason = f"stopped after {run.most_seconds:.0f} s, {seconds:.0f} s allowed; set a larger time_budget_seconds"
         return {"probe": task["probe"], "status": "failed", "reason": reason, "seconds": run.most_seconds}
     return record
 
@@ -176,13 +176,13 @@ async def _with_uploaded_files(context: JobContext, record: Record, folder: Path
     uploaded, reasons = [], []
     for name in summary.get("files", ()):
         path = folder / name
-        reason: str | None = "it is not there"
+        reason: str | None = "it does not exist"
         if path.parent == folder and path.is_file():
             reason = await context.upload(path)
         if reason is None:
             uploaded.append(name)
         else:
-            reasons.append(f"the file {name} is not kept: {reason}")
+            reasons.append(f"the file {name} was not uploaded: {reason}")
     if not reasons:
         return record
     whole = "; ".join(filter(None, (record.get("reason"), *reasons)))
@@ -221,7 +221,7 @@ async def run_sweep_shard(context: JobContext) -> JobResult:
     task = Task(task=context.job.payload, folder=folder, module=SHARD_PROCESS, most_seconds=context.job.timeout_seconds)
     record = await record_of(context.runner, task, lambda progress: context.report({"rows": progress.get("rows", 0)}))
     if record is None:
-        return _failed("timed_out", f"the piece takes longer than {task.most_seconds:.0f} s")
+        return _failed("timed_out", f"the shard takes longer than {task.most_seconds:.0f} s")
     if record["status"] != "succeeded":
         return _failed("shard_failed", record["reason"], is_final=bool(record.get("final")))
     refused = await context.upload(folder / ROWS_FILE)
@@ -273,7 +273,7 @@ LEASE_HEADER = "Traincost-Lease"
 """Header with the lease for requests without a JSON body."""
 
 LOST = 409
-LEASE_LOST = "the lease of the job holds no longer"
+LEASE_LOST = "the lease of the job is no longer valid"
 REFUSED_WORKER = {401, 403, 404, 405}
 
 State = Literal["run", "cancel", "lost"]
@@ -314,9 +314,9 @@ class ServiceClient:
                 base_url=url, headers={**headers, **authorised}, timeout=timeout, transport=transport
             )
         except httpx.InvalidURL as error:
-            raise StartupError(f"{url} is no address of a service: {error}") from None
+            raise StartupError(f"{url} is not the address of a service: {error}") from None
         if self._http.base_url.scheme not in {"http", "https"} or not self._http.base_url.host:
-            raise StartupError(f"{url} is no address of a service; it begins with http:// or https://")
+            raise StartupError(f"{url} is not the address of a service; it must begin with http:// or https://")
 
     async def close(self) -> None:
         """Close the connections."""
@@ -331,7 +331,7 @@ class ServiceClient:
         try:
             answer = await self._request("POST", "/v1/worker/claim", content=json_body(body), timeout=timeout)
         except RequestRefused as error:
-            raise StartupError(f"the service at {self._http.base_url} does not take this worker: {error}") from None
+            raise StartupError(f"the service at {self._http.base_url} refuses this worker: {error}") from None
         if answer.status_code == httpx.codes.NO_CONTENT:
             return None
         job = answer.json()["job"]
@@ -380,7 +380,7 @@ class ServiceClient:
             except Unavailable as error:
                 failures = failures + 1 if isinstance(error, ServerError) else 0
                 if failures == MOST_FAILURES:
-                    raise RequestRefused(f"the service fails at it: {error}") from error
+                    raise RequestRefused(f"the service failed {MOST_FAILURES} times: {error}") from error
                 wait_seconds = backoff_seconds(wait_seconds)
                 await asyncio.sleep(wait_seconds)
 
@@ -401,12 +401,12 @@ class ServiceClient:
         if answer.is_success or answer.status_code == LOST:
             return answer
         if answer.status_code in REFUSED_WORKER:
-            raise StartupError(f"{self._http.base_url} does not let this worker in: {refusal_of(answer)}")
+            raise StartupError(f"{self._http.base_url} refuses this worker: {refusal_of(answer)}")
         raise RequestRefused(refusal_of(answer))
 
     def _unreachable(self, reason: str) -> Unavailable:
         if not self._is_unreachable:
-            log.warning("no answer from %s (%s); asking again, and what runs goes on", self._http.base_url, reason)
+            log.warning("no answer from %s (%s); retrying, and running jobs continue", self._http.base_url, reason)
             self._is_unreachable = True
         return Unavailable(reason)
 
@@ -430,7 +430,7 @@ def refusal_of(answer: httpx.Response) -> str:
 
 def _bounded(most_bytes: int, content: bytes) -> bytes:
     if len(content) > most_bytes:
-        raise RequestRefused(f"{len(content)} bytes are more than the {most_bytes} that the service takes")
+        raise RequestRefused(f"{len(content)} bytes are more than the {most_bytes} that the service accepts")
     return content
 
 
@@ -530,7 +530,7 @@ class ClaimLoop:
             try:
                 result = await self._result_of(context, heartbeats)
                 if result is None:
-                    log.warning("job %s is another's now; nothing of it is handed in", job.id)
+                    log.warning("job %s has a new worker; its result here is dropped", job.id)
                 else:
                     await self._finish(job, result)
             finally:
@@ -555,7 +555,7 @@ class ClaimLoop:
             return JobResult(outcome="cancelled", result=context.result)
         if self.stopping.is_set():
             return JobResult(outcome="released")
-        reason = f"the job was stopped after {context.job.timeout_seconds:.0f} s, the time that it may take"
+        reason = f"the job was stopped at its timeout of {context.job.timeout_seconds:.0f} s"
         return _failed("timed_out", reason, context.result, is_final=True)
 
     async def _run_work(self, context: JobContext) -> JobResult:
@@ -591,7 +591,7 @@ class ClaimLoop:
         try:
             return await self.client.heartbeat(context.job, context.progress)
         except RequestRefused as error:
-            log.warning("the progress of job %s is not taken: %s", context.job.id, error)
+            log.warning("the service refuses the progress of job %s: %s", context.job.id, error)
             context.progress = None
         try:
             return await self.client.heartbeat(context.job, None)
@@ -603,14 +603,14 @@ class ClaimLoop:
         try:
             taken = await self._unless_stopped(self.client.finish(job, result), RELEASE_SECONDS)
         except RequestRefused as error:
-            log.warning("the result of job %s is not taken: %s", job.id, error)
+            log.warning("the service refuses the result of job %s: %s", job.id, error)
             if not is_refusal:
                 await self._finish(job, _failed("result_refused", str(error), is_final=True), is_refusal=True)
             return
         if taken:
             log.info("job %s %s", job.id, result.outcome)
         else:
-            log.warning("job %s is another's now, or the service is away; what was found is dropped", job.id)
+            log.warning("job %s has a new worker, or the service is unreachable; its result here is dropped", job.id)
 
 
 async def _cancel(*tasks: "asyncio.Task[Any] | asyncio.Future[Any]") -> None:
@@ -626,7 +626,7 @@ LOCAL, RAY = "local", "ray"
 
 WITHOUT_RAY = "the runner ray needs Ray: pip install '.[ray]' in the folder of traincost's source, or pip install ray"
 
-HELP = "Do jobs for a service: measure what it asks for, on this machine."
+HELP = "Run jobs of a service, such as measurements, on this machine."
 MOST_SLOTS = 1024
 
 
@@ -710,12 +710,12 @@ def _parse_options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--url", default=url, help=f"address of the service (TRAINCOST_URL, {DEFAULT_URL})")
     parser.add_argument(
         "--token", default=os.environ.get("TRAINCOST_TOKEN"),
-        help="a key with the scope worker (better in TRAINCOST_TOKEN, for a command line is seen by others)",
+        help="a key with the scope worker (safer in TRAINCOST_TOKEN: others can read a command line)",
     )  # fmt: skip
     name = f"{socket.gethostname()}-{secrets.token_hex(4)}"
-    parser.add_argument("--name", default=name, help="its name (the host's, and eight digits)")
+    parser.add_argument("--name", default=name, help="name of the worker (host name and eight hexadecimal digits)")
     label_options: dict[str, Any] = {"action": "append", "default": [], "type": _label, "metavar": "NAME=VALUE"}
-    parser.add_argument("--label", help="what jobs may ask for", **label_options)
+    parser.add_argument("--label", help="a label that jobs may require", **label_options)
     parser.add_argument("--runner", choices=(LOCAL, RAY), default=LOCAL, help="where jobs run (local)")
     parser.add_argument(
         "--ray-address", metavar="HOST:PORT", help="head of the Ray cluster (that of RAY_ADDRESS, or of this host)"

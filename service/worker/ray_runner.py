@@ -248,7 +248,7 @@ def _run_task(module: str, task: dict[str, Any], files: Mapping[str, bytes]) -> 
     with job_folder() as folder:
         for file, content in files.items():
             (folder / file).write_bytes(content)
-        record: dict[str, Any] = importlib.import_module(module).carried_out(task, folder)
+        record: dict[str, Any] = importlib.import_module(module).run_task(task, folder)
         left = [path for path in folder.iterdir() if path.name not in files and path.is_file()]
         return record, {path.name: path.read_bytes() for path in left}
 

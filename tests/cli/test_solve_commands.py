@@ -56,7 +56,7 @@ def test_a_person_reads_the_value_the_next_one_and_the_numbers_of_both(name: str
     if isinstance(found.value, int):
         assert f"{found.value:,}\n" in shown
     if found.next is not None:
-        assert f" will not do: {found.next.why_not.message}" in shown
+        assert f" fails: {found.next.why_not.message}" in shown
     if found.evidence.value is not None:
         (verdict,) = [line for line in shown.splitlines() if line.startswith("verdict ")]
         assert verdict.split()[1] == found.evidence.value.verdict
@@ -66,7 +66,7 @@ def test_a_person_reads_the_value_the_next_one_and_the_numbers_of_both(name: str
 def test_where_no_value_will_do_the_nearest_one_is_told() -> None:
     found = solve({**OPEN, "question": {**OPEN["question"], "model": "llama-3.1-405b"}}, shipped_catalogue())
     assert found.value is None
-    assert solution_report(found).startswith("recipe.micro_batch: no value will do\nnext: 1 will not do: ")
+    assert solution_report(found).startswith("recipe.micro_batch: no value meets the limits\nnext: 1 fails: ")
 
 
 def test_sensitivity_gives_what_the_api_gives(
@@ -107,7 +107,7 @@ def test_a_person_reads_the_plans_the_counts_and_the_refusals() -> None:
     assert "data 8" in rows[0]
     assert describe_counts(found.counts) in shown
     assert all(f"{count:,} {rule}" in shown for rule, count in found.counts.refused.items())
-    assert f"asked after: {found.why_not.reason if found.why_not else ''}" in shown
+    assert f"the requested layout: {found.why_not.reason if found.why_not else ''}" in shown
     assert all(line in shown for line in (*found.assumptions, *found.warnings))
 
 
@@ -124,9 +124,9 @@ def test_where_nothing_fits_the_nearest_plan_says_what_is_missing() -> None:
     assert shown.startswith("no layout fits; the nearest one lacks ")
     assert "GiB" in shown.splitlines()[0]
     roomy = planned({**PLANNED, "limits": {"headroom_fraction": 0.999}})
-    assert "less than is to stay free" in plans_report(roomy).splitlines()[0]
+    assert "less than the required headroom" in plans_report(roomy).splitlines()[0]
     late = planned({**PLANNED, "limits": {"days": 1e-6}})
-    assert plans_report(late).startswith("layouts fit, but none keeps to the limits")
+    assert plans_report(late).startswith("layouts fit, but none meets the limits")
 
 
 def test_a_search_that_takes_long_says_so_once_a_second(capsys: pytest.CaptureFixture[str]) -> None:

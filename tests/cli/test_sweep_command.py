@@ -116,4 +116,4 @@ def test_a_table_of_another_form_is_refused(
     body.write_text(json.dumps(BODY), encoding="utf-8")
     done = Command("sweep", capsys, monkeypatch)(str(body), "--out", str(tmp_path / "rows.xlsx"))
     assert (done.code, done.out) == (2, "")
-    assert done.err == ("traincost: a sweep is written as .parquet or .csv, and the name of the file ends otherwise\n")
+    assert done.err == ("traincost: the file name must end in .parquet or .csv\n")

@@ -38,10 +38,6 @@ WIRE_TEXTS = frozenset({
     "is said twice, differently: by ", " has no noun", "torch peak, allocated or reserved not told",
     "a checkpoint that is not asynchronous stalls until it is written, and how long that takes is not told",
     ", and until it is written at write_bytes_per_s: both are told, and they may differ",
-    "the time between checkpoints is told twice, by interval_seconds ",
-    " on with a month of 1 to 12: torchtitan is told by year and month, and any other number would be read as a very "
-    "old or new one",
-    "stages end after so many tokens of the run, and the tokens of the run are not told",
     "named modules are computed again, core attention unless told otherwise",
 })  # fmt: skip
 """Cells of published tables, reasons and messages that callers hold: they stay."""

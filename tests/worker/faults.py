@@ -165,7 +165,7 @@ def suspend_workers(scene: Scene, rounds: int) -> Figures:
         ended, _ = scene.until(job_id, lambda job: job.status == "succeeded")
         log = scene.folder / f"{zombie}.log"
         ends = time.monotonic() + 60
-        while "is another's now" not in log.read_text(encoding="utf-8"):
+        while "has a new worker" not in log.read_text(encoding="utf-8"):
             assert time.monotonic() < ends, "nobody told the worker that its job is another's"
             time.sleep(0.02)
         figures.doubled += ended.worker == zombie

@@ -277,7 +277,7 @@ def test_files_are_handed_in_under_the_claim(tmp_path: Path) -> None:
 
     go_on(service, leaving_files)
     assert service.files == {"trace.json": b"[1]"}
-    assert answers == [None, "the lease of the job holds no longer", "not like this"]
+    assert answers == [None, "the lease of the job is no longer valid", "not like this"]
 
 
 def test_a_job_is_not_lost_for_progress_that_is_refused() -> None:
@@ -301,5 +301,5 @@ def test_a_worker_that_is_not_let_in_says_why_and_ends(status: int) -> None:
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://host", "http://", "http://[::1"])
 def test_an_address_that_is_none_is_named(url: str) -> None:
-    with pytest.raises(StartupError, match="no address of a service"):
+    with pytest.raises(StartupError, match="not the address of a service"):
         ServiceClient(url, None, "w1")

@@ -100,7 +100,7 @@ def test_one_rank_has_nobody_to_exchange_with(tmp_path: Path) -> None:
     need_torch()
     record = _in_process(_task("collective", SUMS), tmp_path)
     assert (record.status, record.measurements) == ("skipped", ())
-    assert record.reason.startswith("one rank has no other rank to exchange with")
+    assert record.reason.startswith("a collective needs two or more ranks")
 
 
 def test_what_every_rank_refuses_is_told_once(tmp_path: Path) -> None:

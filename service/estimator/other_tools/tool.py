@@ -1,4 +1,4 @@
-"""The answer of another tool, and the lines of our own estimate that its terms stand for."""
+"""The answer of another tool, and the lines of our own estimate that correspond to its terms."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,10 +8,10 @@ from service.estimator.question import ToolName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodLine:
-    """One number of a tool, under its own name."""
+    """One number of a tool, under the tool's name for it."""
 
     name: str
-    """What the tool calls it."""
+    """The tool's name for it."""
     bytes: float
     """Bytes of one GPU, as the tool counts them."""
 
@@ -30,26 +30,26 @@ class MethodVariant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What another tool says of a question, beside our own estimate of it."""
+    """Another tool's estimate of a question, compared with our own."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"use_attribute_docstrings": True}
 
     method: ToolName
     """Name of the method."""
     tool: str
-    """The tool that computes so."""
+    """The tool that uses the method."""
     source: str
-    """Where its formula stands."""
+    """Source of its formula."""
     lines: tuple[MethodLine, ...]
     """Its terms."""
     totals: tuple[MethodLine, ...]
-    """What it makes of them: its phases, sizes and totals."""
+    """Sums of its terms: phases, sizes and totals."""
     variants: tuple[MethodVariant, ...]
-    """Its rows for other options, where it prints a table of them."""
+    """Its results for other options, if it prints a table of them."""
     peak_bytes: float
-    """The bytes that it says one GPU needs."""
+    """Bytes that it predicts for one GPU."""
     ours_bytes: float
-    """Our own estimate: live tensors of the fullest GPU at the peak, memory.allocated_peak_bytes."""
+    """Our own estimate: memory.allocated_peak_bytes, the live tensors of the peak GPU."""
     difference_fraction: float
     """peak_bytes / ours_bytes - 1."""
     main_reason: str
@@ -62,35 +62,35 @@ WEIGHTS = ("weights", "frozen_weights", "weight_copies")
 OPTIMIZER = ("optimizer_states", "optimizer_scales", "step_gradients")
 STATES = (*WEIGHTS, "gradients", "master_weights", *OPTIMIZER)
 ACTIVATIONS = ("activations", "recomputed_activations", "logits")
-"""Kinds of our own lines that a tool's terms stand for."""
+"""Kinds of our own lines that correspond to a tool's terms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One number of a tool, and the lines of our own estimate that mean the same."""
+    """One number of a tool, and the lines of our own estimate that correspond to it."""
 
     name: str
-    """What the tool calls it."""
+    """The tool's name for it."""
     bytes: float
     """Bytes of one GPU, as the tool counts them."""
     kinds: tuple[str, ...] = ()
     """Kinds of our own lines."""
     is_counted: bool = True
-    """Whether the tool's peak holds it."""
+    """Whether the tool's peak includes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnswer:
-    """What a tool says of one question."""
+    """A tool's answer to one question."""
 
     terms: tuple[Term, ...]
     """Its terms."""
     totals: tuple[MethodLine, ...] = ()
-    """What it makes of them."""
+    """Sums of its terms."""
     variants: tuple[MethodVariant, ...] = ()
-    """Its rows for other options."""
+    """Its results for other options."""
 
     @property
     def peak_bytes(self) -> float:
-        """Bytes that it says one GPU needs [byte]."""
+        """Bytes that it predicts for one GPU [byte]."""
         return sum(term.bytes for term in self.terms if term.is_counted)

@@ -34,11 +34,11 @@ PART_QUESTIONS = 16
 @router.post(
     "/v1/batch",
     summary="Many questions, each with its own status",
-    description="Each question is answered, or refused, as the route of its kind would answer it; pointers of a "
-    "refusal begin at its body. What is wrong with one leaves the others as they are; what is wrong with the "
-    "request as a whole, such as too many questions, refuses all of them.",
+    description="Each question is answered or refused as by its own route; the pointers of a refusal start at the "
+    "body of its question. An error in one question does not affect the others; an error in the whole request, such "
+    "as too many questions, refuses all of them.",
     response_model=answer(BatchAnswers),
-    response_description="One answer a question, in the same order.",
+    response_description="One answer for each question, in the same order.",
     openapi_extra=requires("read") | examples("createBatch"),
 )
 async def create_batch(request: Request, body: LongJsonBody[batch.BatchRequest], catalogue: CatalogueDep) -> Response:

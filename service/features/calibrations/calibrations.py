@@ -83,7 +83,7 @@ def listed_calibrations(engine: Engine, caller: Caller) -> Listed:
 def find_calibration(engine: Engine, caller: Caller, calibration_id: str) -> Calibration:
     """One calibration of the caller, or one that was in effect for everyone, because answers name it."""
     calibration = read_calibration(engine, calibration_id)
-    if calibration is None or not (is_for_everyone(calibration) or caller.reaches(calibration.owner)):
+    if calibration is None or not (is_for_everyone(calibration) or caller.may_access(calibration.owner)):
         raise NotFound(f"there is no calibration of this id; GET {PATH} lists the ids")
     return calibration
 
@@ -96,7 +96,7 @@ def is_for_everyone(calibration: Calibration) -> bool:
 def find_changeable_calibration(engine: Engine, caller: Caller, calibration_id: str) -> Calibration:
     """One calibration that the caller may change."""
     calibration = find_calibration(engine, caller, calibration_id)
-    if not caller.reaches(calibration.owner):
+    if not caller.may_access(calibration.owner):
         raise NotFound("no calibration of yours has this id; one of others is changed by its owner, or by an admin")
     return calibration
 

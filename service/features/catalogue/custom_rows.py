@@ -184,7 +184,7 @@ def _find_row(change: RowChange, holdings: Holdings) -> Row | None:
     """Row that a change names: of the caller or for everyone, else of the only other owner that has one."""
     kind, caller = change.listing.row, change.caller
     if change.owner is not None:
-        own = holdings.at((change.owner, (kind, change.key))) if caller.reaches(change.owner) else None
+        own = holdings.at((change.owner, (kind, change.key))) if caller.may_access(change.owner) else None
         candidates = (own, holdings.at((EVERYONE, (kind, change.key))))
         return next((row for row in candidates if row is not None and row.owner == change.owner), None)
     seen = holdings.view(caller.owner).row(kind, change.key)

@@ -121,7 +121,7 @@ def read_version(listing: Listing, history: History, caller: Caller, name: str, 
         key = key_of(listing.find(history.view(caller.owner), name))
     except (UnknownName, NotFound):
         key = name
-    found = history.version(listing.row, key, revision, lambda row: row.is_for_everyone or caller.reaches(row.owner))
+    found = history.version(listing.row, key, revision, lambda row: row.is_for_everyone or caller.may_access(row.owner))
     if found is None:
         raise NotFound("no row of this name has or had a version of this revision")
     return record_of(listing, found)

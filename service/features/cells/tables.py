@@ -100,14 +100,14 @@ def error_xml(text: str) -> str:
 def _read(parameters: Pairs) -> _TableRequest:
     given, question = split_options([pair for pair in parameters if pair[0] != METRICS])
     if any(name == "unit" for name, _ in given):
-        message = "unit is for one number, and a table tells each number in the unit that stands beside it"
+        message = "unit applies to a single number; a table gives each number in the unit that it names"
         raise Refused(Problem(field="unit", code="not_in_tables", message=message, fix="leave unit out"))
     named = [name for key, text in parameters if key == METRICS for name in text.lower().split(LIST_MARK)]
     if len(named) > MOST_METRICS:
-        message = f"{len(named)} numbers are asked for, and one table takes {MOST_METRICS}"
-        raise Refused(Problem(field=METRICS, code="too_many", message=message, fix="ask for the others beside it"))
+        message = f"{len(named)} numbers are requested, and one table takes {MOST_METRICS}"
+        raise Refused(Problem(field=METRICS, code="too_many", message=message, fix="request a second table"))
     if not all(map(NAME.fullmatch, named)):
-        message = "the name of a number holds a character that no number has in its name"
+        message = "the name of a number contains an invalid character"
         raise Refused(Problem(field=METRICS, code="unknown_metric", message=message, fix="separate names with ;"))
     metrics = {name: number_named(METRICS, name) for name in named or MAIN}
     return _TableRequest(metrics, question, read_options(given))
@@ -123,7 +123,7 @@ def _swept(question: Pairs) -> dict[str, list[str]]:
     swept = {name: texts for name, texts in given.items() if len(texts) > 1}
     count = prod(map(len, swept.values()))
     if len(swept) > MOST_SWEPT:
-        message = f"{len(swept)} fields are given several values, and a table has room for {MOST_SWEPT}"
+        message = f"{len(swept)} fields have several values, and a table takes at most {MOST_SWEPT}"
         raise Refused(_too_much(message, "give the other fields one value"))
     if count > MOST_ROWS:
         raise Refused(_too_much(f"the values make {count} rows, and one table takes {MOST_ROWS}", "give fewer values"))

@@ -19,8 +19,8 @@ FlatQuery = Annotated[Parameters, Depends(whole_query(FlatComparison))]
 SUMMARY = "The same job on many clusters at many prices"
 ROWS = "The rows, sorted."
 FLAT = (
-    "The same in its flat form: fields of the cluster may be given several times, and those of the price; all their "
-    "combinations are compared."
+    "The same with query parameters: give fields of the cluster and the price several times to compare all their "
+    "combinations."
 )
 
 
@@ -34,7 +34,7 @@ FLAT = (
     openapi_extra=requires("read") | examples("createComparison"),
 )
 async def create_comparison(request: Request, body: JsonBody[ComparisonRequest], catalogue: CatalogueDep) -> Response:
-    """A wrong request is refused as a whole.
+    """An invalid request is refused as a whole.
 
     A cluster or price that cannot be estimated is a row with status 422 and its reason; a job that does not fit is a
     row like any other.
@@ -44,5 +44,5 @@ async def create_comparison(request: Request, body: JsonBody[ComparisonRequest],
 
 @computed_table(router, "/v1/compare", ComparisonAnswer, ROWS, methods=["GET"], summary=SUMMARY, description=FLAT)
 async def get_comparison(request: Request, query: FlatQuery, catalogue: CatalogueDep) -> Response:
-    """The same in its flat form."""
+    """The same with query parameters."""
     return await written_table(request, "compare", flat_comparison_bytes, query, catalogue)

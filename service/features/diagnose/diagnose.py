@@ -167,7 +167,7 @@ def differences(question: Question) -> Iterator[tuple[Supposition, Question]]:
     if resolved.workload.kernel != "eager":
         yield eager_attention(question)
     if resolved.workload.recompute.granularity != "none":
-        yield _recipe(question, {"recompute": "none"}, "activations were kept, not computed again")
+        yield _recipe(question, {"recompute": "none"}, "activations were stored, not recomputed")
     for times in TIMES:
         count = (recipe.micro_batch or 1) * times
         fields = {"micro_batch": count, "global_batch": None, "global_batch_tokens": None}
@@ -253,7 +253,7 @@ def explain_failure(oom: Said, memory: Memory, peak_bytes: float, *, is_explaine
             return Explanation("outside_allocator", text, "medium", first)
         is_large = memory.device_peak_bytes.high > memory.usable_bytes
         tail = "; the estimate does not fit either" if is_large else ""
-        return Explanation("too_large" if is_large else "not_told", f"the message tells no live bytes{tail}", "low")
+        return Explanation("too_large" if is_large else "not_told", f"the message states no live bytes{tail}", "low")
     for explanation in (_limit_or_other_processes(oom, memory, needed, peak_bytes), _fragmentation(oom, needed)):
         if explanation is not None:
             return explanation
@@ -269,8 +269,8 @@ def _limit_or_other_processes(oom: Said, memory: Memory, needed: float, peak_byt
     would_fit = memory.device_peak_bytes.value <= memory.usable_bytes and needed <= peak_bytes * (1 + NEAR_FRACTION)
     if not would_fit or others < max(lacking, 1.0):
         return None
-    text = f"other processes held {_size(others)} of the device, and {_size(max(lacking, 0.0))} were lacking"
-    return Explanation("other_processes", text, "high", "end what else runs on the GPU (nvidia-smi lists it)")
+    text = f"other processes used {_size(others)} of the device, and {_size(max(lacking, 0.0))} were missing"
+    return Explanation("other_processes", text, "high", "stop the other processes on the GPU (nvidia-smi lists them)")
 
 
 def _fragmentation(oom: Said, needed: float) -> Explanation | None:
@@ -278,27 +278,27 @@ def _fragmentation(oom: Said, needed: float) -> Explanation | None:
     spare, requested = oom.unallocated_bytes or 0.0, oom.requested_bytes or 0.0
     if oom.free_bytes is None or not spare >= requested > 0 or spare <= NOTICEABLE_FRACTION * needed:
         return None
-    text = f"{_size(requested)} were asked for while {_size(spare)} lay in pieces that the allocator could not join"
+    text = f"{_size(requested)} were requested while {_size(spare)} of reserved memory were free in smaller pieces"
     return Explanation("fragmentation", text, "high", EXPANDABLE)
 
 
 def _peak_cause(memory: Memory, needed: float, peak_bytes: float, others: float, *, is_explained: bool) -> Explanation:
     """A larger peak than predicted, a predicted peak beyond the device, or less room than expected."""
     if needed > peak_bytes * (1 + NEAR_FRACTION):
-        text = f"{_size(needed)} of live tensors were needed, and the estimate tells {_size(peak_bytes)} at its peak"
+        text = f"{_size(needed)} of live tensors were needed, and the estimate predicts {_size(peak_bytes)} at the peak"
         return Explanation("larger_than_predicted", text, "high" if is_explained else "medium")
     if memory.device_peak_bytes.high > memory.usable_bytes:
-        peak = f"the estimate tells a peak of {_size(memory.device_peak_bytes.value)} on a GPU that has"
-        beside = f", and other processes held {_size(others)} of it" if others else ""
+        peak = f"a peak of {_size(memory.device_peak_bytes.value)} on a GPU that has"
+        beside = f", and other processes used {_size(others)} of it" if others else ""
         return Explanation("too_large", f"as predicted: {peak} {_size(memory.usable_bytes)}{beside}", "high")
     text = f"{_size(needed)} were needed, no more than the {_size(peak_bytes)} that fit: the device had less room"
-    return Explanation("less_room", text, "medium", "look at what else holds memory of the device: nvidia-smi")
+    return Explanation("less_room", text, "medium", "check which other processes use memory of the device: nvidia-smi")
 
 
 def _host_memory(oom: Said, memory: Memory) -> Explanation:
-    when = "" if oom.requested_bytes is None else f" when {_size(oom.requested_bytes)} were asked for"
-    text = f"memory of the node ran out{when}, not of a GPU; predicted for a rank: {_size(memory.host_bytes)}"
-    first = "ask for more memory of the node (Slurm: --mem), or have fewer data-loader workers and no offload"
+    when = "" if oom.requested_bytes is None else f" when {_size(oom.requested_bytes)} were requested"
+    text = f"the node, not a GPU, ran out of memory{when}; predicted for a rank: {_size(memory.host_bytes)}"
+    first = "request more memory of the node (Slurm: --mem), or have fewer data-loader workers and no offload"
     return Explanation("host_memory", text, "low" if oom.kind == "killed" else "high", first)
 
 
@@ -332,11 +332,11 @@ def diagnose(body: Mapping[str, Any], catalogue: Catalogue) -> Diagnosis:
     best = eager_hypothesis(parsed.question, oom, own) if more is own and can_change else more
     if best is not more:
         size = f"the size of {best.tensors[0].tensor}, which the estimate does not have"
-        text = f"{_size(oom.requested_bytes or 0.0)} were asked for, {size}"
+        text = f"{_size(oom.requested_bytes or 0.0)} were requested, {size}"
         cause = Explanation("larger_than_predicted", text, "high")
     point = _point(best, oom, needed)
     changes = ranked_changes(best.question, answer.memory.biggest_line) if can_change else ()
-    to_check = () if best.difference is None else (f"see whether it ran as it is asked: {best.difference.message}",)
+    to_check = () if best.difference is None else (f"check this difference: {best.difference.message}",)
     first = () if cause.first is None else (cause.first,)
     grounds = grounds_of(answer, parsed, catalogue)
     return Diagnosis(
@@ -415,8 +415,8 @@ def _warnings(oom: Said, memory: Memory, parsed: ParsedQuestion) -> Iterator[str
     if oom.capacity_bytes is not None:
         off = abs(oom.capacity_bytes / memory.usable_bytes - 1)
         if off > ANOTHER_DEVICE_FRACTION:
-            yield "the message is from a GPU of another size than the one that is asked about"
+            yield "the message is from a GPU with another amount of memory than the one in the question"
     if oom.private_pools_bytes:
-        yield "CUDA graphs hold memory of their own, of which no estimate is made"
+        yield "CUDA graphs use private memory, which the estimate leaves out"
     if oom.kind == "killed":
-        yield "a process that is killed need not have run out of memory: look for oom-kill in the kernel's log"
+        yield "a process may be killed for other reasons than memory: look for oom-kill in the kernel's log"

@@ -180,7 +180,7 @@ def get_stored_estimate(
     checked = state.checked_questions
     waiting = partial(checked.find, owner=caller.visible_owner)
     found = stored_answer(
-        database, caller.visible_owner, estimate_id, catalogue_at(request), waiting, checked.of_others()
+        database, caller.visible_owner, estimate_id, catalogue_at(request), waiting, checked.retry_for_replicas()
     )
     return Response(found, media_type=JSON)
 

@@ -141,7 +141,7 @@ def _stored_check(engine: Engine, caller: Caller, check_id: str) -> tuple[Stored
     known = CHECK_ID.fullmatch(check_id) is not None
     check = store.read_launch_check(engine, check_id) if known else None
     job = None if check is None else read_job(engine, check_id)
-    if check is None or job is None or not caller.reaches(job.owner):
+    if check is None or job is None or not caller.may_access(job.owner):
         raise NotFound(UNKNOWN_CHECK)
     return check, job
 

@@ -192,7 +192,12 @@ def create_launch_check(request: Request, database: Database, body: JsonBody[Lau
     state = request.app.state
     state.checked_questions.write()  # it may name a check that was answered a moment ago
     created = launch_checks.create_launch_check(
-        database, view_of(request), catalogue_at(request), body, caller_of(request), state.checked_questions.of_others()
+        database,
+        view_of(request),
+        catalogue_at(request),
+        body,
+        caller_of(request),
+        state.checked_questions.retry_for_replicas(),
     )
     return json_answer(created, 202, {"Location": f"{launch_checks.PATH}/{created['id']}"})
 

@@ -27,19 +27,19 @@ PROBES_OF_ONE: tuple[ProbeName, ...] = tuple(probe for probe in ALL_PROBES if pr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchCheckRequest(Strict):
-    """What to measure of which job: a question, or the id of a stored estimate of it."""
+    """What to measure, and the job: a question, or the id of a stored estimate."""
 
     question: Annotated[Any, DescribedAs(QuestionRequest)] = None
-    """What POST /v1/estimates takes, as it was sent."""
+    """A request body of POST /v1/estimates, stored as sent."""
     estimate_id: Name | None = None
-    """Id of an estimate that a scenario, a check or a launch check stored, in the place of the question."""
+    """Id of an estimate that a scenario, a check or a launch check stored, instead of the question."""
     probes: Annotated[tuple[ProbeName, ...], Len(0, 8)] = ()
-    """What to measure; where empty everything, but collective where the job has one GPU, which sends nothing."""
+    """What to measure; empty for everything, without collective if the job has one GPU."""
     time_budget_seconds: Annotated[float, Interval(ge=5, le=3600)] = 120.0
-    """Time that all probes should keep within together."""
+    """Time that all probes together should take at most."""
     on: Where | None = None
-    """matching: on a worker with the cluster's GPU alone; any: on what there is, and then the verdict is at most
-    caution; matching where a live worker has that GPU, else any, where absent."""
+    """matching: only on a worker with the cluster's GPU; any: on any worker, and then the verdict is at most caution.
+    Default: matching if a live worker has that GPU, else any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

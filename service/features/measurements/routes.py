@@ -10,7 +10,7 @@ from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import add_list, json_answer
 from service.api.compute import queued
 from service.api.errors import WrongParameter
-from service.api.inputs import Database, database_of, one_of, view_of
+from service.api.inputs import Database, database_of, single_value, view_of
 from service.api.openapi import CSV_BODY, JSON_BODY, TEXT_BODY, examples
 from service.api.requests import BodyForm, JsonBody, Parameters, StrictRoute, answer, whole_query
 from service.errors import Refused
@@ -93,7 +93,7 @@ def import_measurement_file(
 
     A pickle is refused before anything reads it.
     """
-    given: dict[str, Any] = {name: text for name in FACTS if (text := one_of(request, name)) is not None}
+    given: dict[str, Any] = {name: text for name in FACTS if (text := single_value(request, name)) is not None}
     try:
         numbers = {name: read_value(name, "number", given[name], ".") for name in importing.NUMBERS if name in given}
     except Refused as refused:

@@ -69,5 +69,5 @@ def create_reconciliation(
     """
     state, caller = request.app.state, caller_of(request)
     state.checked_questions.write()  # a job may end before the question of its check is written
-    others = state.checked_questions.of_others()
+    others = state.checked_questions.retry_for_replicas()
     return json_answer(reconcile(database, caller, records, view_of(request), catalogue_at(request), others))

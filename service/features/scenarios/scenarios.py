@@ -113,7 +113,7 @@ def listed_scenarios(engine: Engine, caller: Caller) -> Listed:
 def find_scenario(engine: Engine, caller: Caller, scenario_id: str, revision: int | None = None) -> SavedQuestion:
     """One scenario."""
     found = store.read_scenario(engine, scenario_id, revision) if SCENARIO_ID.fullmatch(scenario_id) else None
-    if found is None or not caller.reaches(found.scenario.owner):
+    if found is None or not caller.may_access(found.scenario.owner):
         which = "scenario of this id" if revision is None else "scenario of this id, or no such revision of it"
         raise NotFound(f"there is no {which}; GET /v1/scenarios lists the ids")
     return found

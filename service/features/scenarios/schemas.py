@@ -1,4 +1,4 @@
-"""What requests about scenarios and their share links hold, and how a scenario is shown."""
+"""Schemas of scenarios and share links, in requests and answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,16 +26,16 @@ _REQUIRED: Mapping[str, Any] = {"json_schema_extra": {"required": ["name", QUEST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioRequest:
-    """A question to keep under a name."""
+    """A question to store under a name."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {**STRICT, **_REQUIRED}
 
     name: Name
-    """What the team calls it, in one line."""
+    """Name of the scenario, in one line."""
     note: Note = ""
-    """What to know about it."""
+    """Note on the scenario."""
     question: Annotated[Any, DescribedAs(QuestionRequest)] = None
-    """What POST /v1/estimates takes, as it was sent."""
+    """A request body of POST /v1/estimates, stored as sent."""
 
 
 FIELDS = field_names(ScenarioRequest)
@@ -44,40 +44,40 @@ FIELDS = field_names(ScenarioRequest)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioPatch(Strict):
-    """What changes, as a merge patch: null removes a field of the question, or the note."""
+    """Changes as a merge patch: null removes a field of the question, or the note."""
 
     name: Annotated[Any, DescribedAs(Name)] = None
-    """What the team calls it, in one line."""
+    """Name of the scenario, in one line."""
     note: Note | None = None
-    """What to know about it."""
+    """Note on the scenario."""
     question: Annotated[Any, DescribedAs(QuestionPatch)] = None
     """Fields of the question that change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareRequest(Strict):
-    """For how long a scenario is to be shared."""
+    """How long a share link is valid."""
 
     days: Annotated[int, Interval(ge=1, le=MOST_DAYS)] | None = None
-    """Days from now; 30 where neither is given."""
+    """Days from now; 30 if neither field is given."""
     expires_at: Annotated[str, Len(1, 40)] | None = None
-    """When it ends, as RFC 3339 has it, at most 366 days from now; instead of days."""
+    """End of its validity as an RFC 3339 date-time, at most 366 days from now; instead of days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioLinks(Documented):
-    """Where more is."""
+    """Links to the scenario and its exports."""
 
     self: str
-    """The scenario, in its newest revision; handing this on shares it."""
+    """The newest revision of the scenario; the address to pass on."""
     revision: str
-    """This revision of it."""
+    """This revision of the scenario."""
     estimate: str
-    """The whole answer, byte for byte as it was given."""
+    """The whole answer, byte for byte as first returned."""
     budget: str
-    """A workbook that asks the same, its fields free to change."""
+    """A workbook with the same question, whose fields can be changed."""
     list: str
-    """Every scenario."""
+    """The list of all scenarios."""
 
 
 SUMMARY = (
@@ -87,25 +87,25 @@ SUMMARY = (
 VERSIONS = ("formulas", "catalogue", "calibration")
 """Version fields of a shown scenario."""
 HEAD = tuple(name for name in field_names(Scenario) if name not in {*SUMMARY, *VERSIONS})
-"""Fields of a shown scenario that stand for themselves."""
+"""Fields at the top level of a shown scenario."""
 
 ShownScenario = Annotated[
     Any,
     Variant(
         Scenario,
         "Scenario",
-        "A question under a name, with what was answered.",
+        "A named question with its answer.",
         required=(*HEAD, QUESTION, "summary", "versions", "links"),
         only=HEAD,
         more={
             QUESTION: Annotated[Any, Published("QuestionRequest")],
             "summary": Annotated[
                 Any,
-                Variant(Scenario, "ScenarioSummary", "What was answered, in short.", required=SUMMARY, only=SUMMARY),
+                Variant(Scenario, "ScenarioSummary", "Summary of the answer.", required=SUMMARY, only=SUMMARY),
             ],
             "versions": Annotated[
                 Any,
-                Variant(Scenario, "ScenarioVersions", "What the answer rests on.", required=VERSIONS, only=VERSIONS),
+                Variant(Scenario, "ScenarioVersions", "Versions behind the answer.", required=VERSIONS, only=VERSIONS),
             ],
             "links": ScenarioLinks,
         },

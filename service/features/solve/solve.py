@@ -49,8 +49,8 @@ def solution_of(
     why_not = None if beyond is None else beyond.why_not
     gap = None if threshold.gap is None else threshold.gap.why_not
     gap_warnings = () if threshold.gap is None or gap is None else (
-        f"not every smaller value will do ({threshold.gap.value}: {gap.message}); the allocator gives back what it "
-        "caches only where memory ends",
+        f"not every smaller value meets the limits ({threshold.gap.value}: {gap.message}); the allocator "
+        "frees its cache only when memory runs out",
     )  # fmt: skip
     return Solution(
         unknown=request.unknown,
@@ -97,7 +97,7 @@ def solve_cluster(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution
         Problem(
             field=f"limits.{name}",
             code="limit_not_read",
-            message=f"{name} is not what bounds a cluster, so it would be ignored",
+            message=f"{name} does not limit the choice of a cluster",
             fix=f"leave it out; it takes {', '.join(('headroom_fraction', *feasibility.RUN_LIMITS))}",
         )
         for name in feasibility.SIZE_LIMITS
@@ -166,7 +166,7 @@ def _chosen(row: ComparedRow) -> ChosenCluster:
 
 def _warnings(rows: Any, found: ComparedRow | None) -> tuple[str, ...]:
     refused = sum(row.status != ANSWERED for row in rows)
-    refusals = (f"{refused} of {len(rows)} rows are refused; POST /v1/compare says why",) if refused else ()
+    refusals = (f"{refused} of {len(rows)} rows are refused; POST /v1/compare gives the reasons",) if refused else ()
     return (*refusals, *(found.warnings if found is not None else ()))
 
 
@@ -211,7 +211,7 @@ def _with_size(bare: Solution, total_flop: float, cap: float | None, server: Ser
     beyond = None
     if size.is_capped:
         message = (
-            f"{free.parameters:.4g} parameters take {free.inference_per_token_flop:.4g} FLOP a token in use, and "
+            f"{free.parameters:.4g} parameters take {free.inference_per_token_flop:.4g} FLOP a token at inference, and "
             f"{size.inference_per_token_flop:.4g} are allowed"
         )
         dear, allowed = free.inference_usd_per_million_tokens, size.inference_usd_per_million_tokens
@@ -248,8 +248,8 @@ def _server(request: SolveRequest, parsed: ParsedQuestion | None, catalogue: Cat
         raise Refused(*problems)
     server = Server(usd_per_gpu_hour=usd, flop_per_s=_bf16_peak(gpu), mfu_fraction=serving.mfu_fraction)
     assumption = (
-        f"a token in use takes 2 FLOP for each parameter, at {serving.mfu_fraction:.0%} of the bf16 peak of {gpu.slug} "
-        f"for {readable(usd)} dollars a GPU-hour; attention to its context is left out"
+        f"inference takes 2 FLOP a parameter and token, at {serving.mfu_fraction:.0%} of the bf16 peak of {gpu.slug} "
+        f"for {readable(usd)} dollars a GPU-hour; attention to the context is left out"
     )
     read = Parsed(server, (*(() if match is None else assumptions_of(match)), assumption))
     return read if match is None else with_rows(read, catalogue, match.row)
@@ -258,12 +258,12 @@ def _server(request: SolveRequest, parsed: ParsedQuestion | None, catalogue: Cat
 def _bf16_peak(gpu: Gpu) -> float:
     if gpu.bf16_flop_per_s is not None:
         return gpu.bf16_flop_per_s
-    message = f"no bf16 peak of {gpu.slug} is known, so what a token costs on it is not"
+    message = f"no bf16 peak of {gpu.slug} is known, so the cost of a token on it is not either"
     raise Refused(Problem(field=f"{SERVING}.gpu", code="no_peak_known", message=message, fix="name another GPU"))
 
 
 def _unpriced(name: str, what: str) -> Problem:
-    message = f"what a token in use costs is not known without the {what}"
+    message = f"the inference cost of a token is unknown without the {what}"
     fix = f"give {SERVING}.{name}"
     return Problem(field=f"{SERVING}.{name}", code="required", message=message, fix=fix)
 
@@ -310,7 +310,7 @@ def _refuse_two_budgets(request: SolveRequest) -> None:
     given = [f"limits.{name}" for name in feasibility.limits_given(limits)]
     if limits.total_flop is not None:
         given += ["question"] if request.question is not None else []
-        message = "limits.total_flop is the whole budget, and what stands beside it would change nothing"
+        message = "limits.total_flop is the whole budget, so this field would have no effect"
         problems = [Problem(name, "told_twice", message, "leave one of them out") for name in given]
     elif not given:
         message = "no budget is given, and a larger model is always better"

@@ -165,7 +165,7 @@ class TableExists(TraincostError):
 def run_locally(sweep: Sweep, file: Path, processes: int, report: Callable[[Counts], None]) -> Counts:
     """Compute a sweep and write its table."""
     if file.suffix not in SUFFIXES:
-        raise UnknownFormat(f"a sweep is written as {' or '.join(SUFFIXES)}, and the name of the file ends otherwise")
+        raise UnknownFormat(f"the file name must end in {' or '.join(SUFFIXES)}")
     content = sweep_to_bytes(sweep)
     parts_folder = file.with_name(f"{file.name}.parts")
     folder = parts_folder / digest_of(content)
@@ -236,12 +236,12 @@ def main(arguments: Sequence[str]) -> int:
     """Compute a shard and write its rows and its record."""
     task, folder = map(Path, arguments)
     payload = json.loads(task.read_text(encoding="utf-8"))
-    record = carried_out(payload, folder)
+    record = run_task(payload, folder)
     _write_json(record, folder / RECORD)
     return int(record["status"] != "succeeded")
 
 
-def carried_out(payload: Any, folder: Path) -> dict[str, Any]:
+def run_task(payload: Any, folder: Path) -> dict[str, Any]:
     """Compute the shard of a job in this process."""
     return compute_shard(sweep_in(folder), payload, folder)
 
@@ -250,8 +250,8 @@ def compute_shard(sweep: Sweep, payload: Any, folder: Path) -> dict[str, Any]:
     """Compute a shard and write its rows."""
     if sweep.versions.formulas != FORMULAS_VERSION:
         reason = (
-            f"this worker answers by formulas {FORMULAS_VERSION}, and the sweep was asked under "
-            f"{sweep.versions.formulas}: have workers of that version resume it, or ask for it again"
+            f"this worker has formulas {FORMULAS_VERSION}, and the sweep was created with "
+            f"{sweep.versions.formulas}: resume it on workers of that version, or create it again"
         )
         return {"status": "failed", "reason": reason, "final": True}
     shard = Shard(**{name: payload[name] for name in Shard._fields})

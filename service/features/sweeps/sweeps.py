@@ -209,6 +209,6 @@ def content_of(engine: Engine, sweep_id: str) -> bytes:
 def visible_sweep(engine: Engine, caller: Caller, sweep_id: str) -> StoredSweep:
     """A stored sweep that the caller may see."""
     sweep = store.read_sweep(engine, sweep_id) if SWEEP_ID.fullmatch(sweep_id) else None
-    if sweep is None or not caller.reaches(sweep.owner):
+    if sweep is None or not caller.may_access(sweep.owner):
         raise unknown_sweep()
     return sweep

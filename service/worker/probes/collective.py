@@ -125,9 +125,7 @@ class RankTiming:
 def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
     """Time collectives."""
     if context.ranks == 1:
-        raise CannotRun(
-            "one rank has no other rank to exchange with; ask for at least two, on a machine with as many GPUs"
-        )
+        raise CannotRun("a collective needs two or more ranks; request them on a machine with as many GPUs")
     cases = [(name, int(size)) for size in sorted(parameters["sizes_bytes"]) for name in parameters["operations"]]
     unknown = sorted({name for name, _ in cases} - set(COLLECTIVES))
     if unknown:

@@ -94,7 +94,7 @@ def test_attempts_together_are_one_run() -> None:
 def test_a_job_that_completes_contradicts_that_it_runs_out_of_memory() -> None:
     found = compared(row("7"), prediction=replace(PREDICTION, verdict="out_of_memory"))
     assert (found.verdicts_right, found.verdicts_wrong, found.jobs[0].is_verdict_right) == (0, 1, False)
-    assert "1 completed that were to run out of memory" in str(reconciliation_report(found))
+    assert "1 completed that were predicted to run out of memory" in str(reconciliation_report(found))
 
 
 def test_memory_of_the_node_is_told_from_that_of_gpus() -> None:
