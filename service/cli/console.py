@@ -184,15 +184,15 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 @contextmanager
-def database(*, is_made: bool = True) -> Iterator["Engine"]:
-    """The database of the settings; an SQLite file must exist if `is_made` is false."""
+def database(*, may_create: bool = True) -> Iterator["Engine"]:
+    """The database of the settings; an SQLite file must exist if `may_create` is false."""
     from service.catalogue import checked_catalogue
     from service.settings import read_settings
     from service.store.database import file_of, prepare_database
 
     url = read_settings().database_url
     file = file_of(url)
-    if file is not None and not is_made and not file.is_file():
+    if file is not None and not may_create and not file.is_file():
         raise StartupError(f"there is no database at {file}; name the service's own in TRAINCOST_DATABASE_URL")
     engine = prepare_database(url, checked_catalogue())
     try:

@@ -61,7 +61,7 @@ def create(  # noqa: PLR0913 - each is an option of the command
 
     limits = KeyLimits(requests_per_minute=requests_per_minute, request_burst=burst)
     request = KeyRequest(name=name, scopes=scope, owner=owner or TEAM, days=days, limits=limits)
-    with _audited("createKey", is_made=True) as engine:
+    with _audited("createKey", may_create=True) as engine:
         made = make_key(engine, request)
     if as_json:
         typer.echo(to_bytes({**key_record(made.key), "key": made.presented}))
@@ -76,11 +76,11 @@ def create(  # noqa: PLR0913 - each is an option of the command
 
 
 @contextmanager
-def _audited(operation: str, *, is_made: bool = False) -> "Iterator[Engine]":
+def _audited(operation: str, *, may_create: bool = False) -> "Iterator[Engine]":
     """The database of the settings, for a change that the audit log names."""
     from service.features.accounts.audit import by_command
 
-    with database(is_made=is_made) as engine, by_command(operation):
+    with database(may_create=may_create) as engine, by_command(operation):
         yield engine
 
 
@@ -90,7 +90,7 @@ def _print_records(
     """Print records as JSON or as a table; where there are none, a sentence about the database's address."""
     from service.store.engine import place_of
 
-    with database(is_made=False) as engine:
+    with database(may_create=False) as engine:
         records, place = read(engine), place_of(engine)
     values = [[record[name] for name in columns] for record in records]
     rows = [

@@ -669,13 +669,13 @@ def measured_lines(accuracy: MeasuredAccuracy) -> list[str]:
 
 
 def totals_text(totals: TotalsAccuracy) -> str:
-    """GPU-hours of published runs beside predictions as text."""
+    """GPU-hours of published runs and their predictions as text."""
     main = [row for row in totals.rows if row.describes_main_run]
     others = [row for row in totals.rows if not row.describes_main_run and row.is_inside is not None]
     left_out = [row for row in totals.rows if row.is_inside is None]
     blocks = {
         "GPU-hours of main runs": table([TOTALS_HEADER, *map(_totals_cells, main)], indent="  "),
-        "Beside them, counted apart": table([TOTALS_HEADER, *map(_totals_cells, others)], indent="  "),
+        "Other runs, scored separately": table([TOTALS_HEADER, *map(_totals_cells, others)], indent="  "),
         "Not compared": [f"  {row.id} {row.model}: {row.reason}; {row.decided}" for row in left_out],
         "Sum": [f"  {group.name}: {_group_summary(group)}" for group in (totals.main_runs, totals.beside)],
     }

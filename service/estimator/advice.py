@@ -220,7 +220,7 @@ OFFLOADS: dict[OffloadName, tuple[OffloadName, ...]] = {
 }
 
 ACTIVATION_LINES = ("activations", "logits", "recomputed_activations", "layer_buffers")
-"""Lines that hold activations."""
+"""Memory lines of activations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

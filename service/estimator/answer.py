@@ -371,7 +371,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryEstimate:
-    """The part of an answer that says whether one configuration fits."""
+    """The memory part of an answer: whether one configuration fits."""
 
     resolved: CompleteQuestion
     """The question with every default filled."""

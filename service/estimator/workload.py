@@ -66,7 +66,7 @@ class Workload:
 
 
 def recompute_of(recipe: Recipe) -> Recompute:
-    """The recompute rule of a recipe in full, with the modules that its stack recomputes where none are named."""
+    """The recompute rule of a recipe in full, with the modules that its stack recomputes if it names none."""
     rule = recipe.recompute if isinstance(recipe.recompute, Recompute) else Recompute(granularity=recipe.recompute)
     if rule.granularity == "selective" and not rule.modules:
         return replace(rule, modules=(STACKS[requested_software(recipe).name].selects,))

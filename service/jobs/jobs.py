@@ -57,7 +57,7 @@ class Job:
     available_at: datetime
     """Earliest time at which a worker may claim it."""
     worker: str | None
-    """Worker of the current or last attempt; None where the last lease expired."""
+    """Worker of the current or last attempt; None if the last lease expired."""
     lease_until: datetime | None
     """End of the lease, unless a heartbeat renews it."""
     created_at: datetime
@@ -72,7 +72,7 @@ class Job:
     """Code and message of the last failure."""
     events: int
     lease_digest: bytes | None = field(repr=False)
-    """Digest of the current lease; None where no lease is valid."""
+    """Digest of the current lease; None if no lease is valid."""
     lease_key: str
     """Key of the last claim; empty without keys."""
     outcome_digest: bytes | None = field(repr=False)

@@ -352,7 +352,7 @@ def stage_columns(
 
 
 def _columns(stages: Sequence[Stage]) -> Stage:
-    """Stages of many pipelines as one; they are all at the same end, or all at none."""
+    """Stages of many pipelines as one stage; all or none have the embedding, and all or none the head."""
     first = stages[0]
 
     @cache

@@ -58,7 +58,7 @@ class JobResult:
     outcome: Outcome
     result: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
-    """Code, message, and final where another attempt would fail the same way."""
+    """Code and message, and `final` if another attempt would fail the same way."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -27,7 +27,7 @@ def unfused_gelu(hidden: torch.Tensor) -> torch.Tensor:
 
 
 class FeedForward(nn.Module):
-    """A dense MLP: transformers' LlamaMLP where it is gated, GPT2MLP or one with torch's GELU where not."""
+    """A dense MLP: transformers' LlamaMLP if gated, else its GPT2MLP or one with torch's GELU."""
 
     def __init__(self, model: Model, width: int) -> None:
         super().__init__()
@@ -247,7 +247,7 @@ def _spans(ends: torch.Tensor) -> list[tuple[int, int]]:
 
 
 def grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-    """Rows times the matrix of their group: by torch's kernel where there is one, as transformers' grouped_mm does."""
+    """Rows times the matrix of their group: by torch's kernel if there is one, as transformers' grouped_mm does."""
     if torch.is_autocast_enabled(rows.device.type):
         target = torch.get_autocast_dtype(rows.device.type)
         rows, matrices = rows.to(target), matrices.to(target)
@@ -533,7 +533,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
 
     def _hooks(self, mark: Mark) -> Iterator[Any]:
-        """Hooks that mark the end of each layer's passes; in the backward pass its first weights come last."""
+        """Hooks that mark the end of each layer's forward pass, and of its backward pass at its first weights."""
         for index, layer in enumerate(self.model.layers):
             yield layer.register_forward_hook(lambda *_, at=index: mark("forward", at))
             first = next(layer.parameters())

@@ -36,7 +36,7 @@ BATCH_ROWS = 2_000
 """Rows converted to a table at once. Source: a choice; a few megabytes."""
 
 COMPRESSION = "zstd"
-"""Source: a choice; parts_folder reader of Parquet knows it."""
+"""Source: a choice; every reader of Parquet supports it."""
 
 COUNTS_KEY = b"traincost"
 """Key of the row counts in a file's footer."""
