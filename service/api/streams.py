@@ -282,7 +282,7 @@ def _expiry_reason(ring: KeyRing, grant: Grant | None) -> str | None:
 
 def _key_expiry_reason(key: ApiKey | None, before: ApiKey, scope: Scope) -> str | None:
     if key is None:
-        return "the key is kept no longer; ask for another"
+        return "the key no longer exists; ask for another"
     status = key_status(key, datetime.now(UTC))
     if status != "active":
         return inactive_key_reason(status)

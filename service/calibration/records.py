@@ -37,7 +37,7 @@ class ProbeTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Device and software of a measurement: only measurements with equal ones may be compared."""
+    """Device and software of a measurement; compare only measurements where both are equal."""
 
     kind: DeviceKind
     """Kind of device."""
@@ -185,7 +185,7 @@ NAMES: Mapping[ProbeName, tuple[str, ...]] = {
     "attention": ("kernel", "dtype"),
     "elementwise": ("dtype",),
 }
-"""Entries of a shape that are names, by probe."""
+"""Entries of a shape that are texts, by probe."""
 
 QUANTITIES = ("seconds", "bytes", "bytes_per_s")
 
@@ -199,18 +199,18 @@ def fault_of(probe: ProbeName, measurement: Measurement) -> tuple[str, str] | No
     >>> from service.calibration.records import Measurement
     >>> fault_of("gemm", Measurement(operation="forward", shape={"rows": 4}, quantity="seconds", value=1.0, low=1.0,
     ...                              high=1.0, repeats=20))
-    ('shape.columns', 'columns is no whole number from 1 on')
+    ('shape.columns', 'columns is not a whole number of at least 1')
     """
     if fault := shape_fault(probe, measurement.shape):
         return fault
     for name in ("low", "value", "high"):
         number = getattr(measurement, name)
         if not isfinite(number) or number <= 0:
-            return name, f"{name} is not above zero, so nothing was measured"
+            return name, f"{name} is not a number above zero"
     if not measurement.low <= measurement.value <= measurement.high:
         return "value", "value is not between low and high"
     if measurement.quantity not in QUANTITIES:
-        return "quantity", f"quantity is none of {', '.join(QUANTITIES)}"
+        return "quantity", f"quantity is not one of {', '.join(QUANTITIES)}"
     return None if measurement.repeats >= 1 else ("repeats", "repeats is below 1")
 
 
@@ -219,12 +219,12 @@ def shape_fault(probe: ProbeName, shape: Mapping[str, Any]) -> tuple[str, str] |
     for name in SIZES.get(probe, ()):
         value = shape.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= LARGEST_SIZE:
-            return f"shape.{name}", f"{name} is no whole number from 1 on"
+            return f"shape.{name}", f"{name} is not a whole number of at least 1"
         if value != int(value):
-            return f"shape.{name}", f"{name} is no whole number"
+            return f"shape.{name}", f"{name} is not a whole number"
     for name in NAMES.get(probe, ()):
         if not isinstance(shape.get(name), str):
-            return f"shape.{name}", f"{name} is no name"
+            return f"shape.{name}", f"{name} is not text"
     return None
 
 
@@ -232,7 +232,7 @@ SLOWDOWNS = {
     "hw_slowdown": "the board lowered its clock",
     "hw_thermal_slowdown": "the board was too hot",
     "sw_thermal_slowdown": "the device was too hot",
-    "hw_power_brake_slowdown": "the power supply asked for less",
+    "hw_power_brake_slowdown": "the power supply limited the power",
 }
 """Texts for reasons of a lower clock that measurements have and a run of weeks does not. A power limit is not listed,
 because it applies to the run too. Source: NVML API reference, clocks event reasons."""

@@ -24,7 +24,7 @@ CODES: Mapping[type, str] = {
 }
 """Problem codes for a value of another kind; all other kinds are objects."""
 
-MOST_DIGITS = 1e16
+POWERS_FROM = 1e16
 """Bounds from here on are written as powers of ten."""
 
 
@@ -39,12 +39,12 @@ class Bound(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """Why a value is not allowed."""
+    """The broken rule of a value, and what is allowed."""
 
     code: str
     """Stable name of the broken rule."""
     expected: str
-    """The right value, in words."""
+    """The allowed values, in words."""
     item: int | None = None
     """Position of the wrong item, where only one item of a list is wrong."""
 
@@ -84,7 +84,7 @@ class Rule:
         }.get(self.kind, "an object")
 
     def fault(self, value: Any) -> Fault | None:
-        """Why a value is not allowed."""
+        """The fault of a value; None where it is allowed."""
         if value is None and self.optional:
             return None
         if self.choices:
@@ -167,4 +167,4 @@ def _is_of_kind(value: object, kind: type) -> bool:
 
 def limit_text(limit: float) -> str:
     """A bound in words."""
-    return str(int(limit)) if abs(limit) < MOST_DIGITS and limit == int(limit) else f"{limit:g}"
+    return str(int(limit)) if abs(limit) < POWERS_FROM and limit == int(limit) else f"{limit:g}"

@@ -1,4 +1,4 @@
-"""The catalogue: one frozen set of rows with its digest, found by name; all rows of all owners, and each one's view."""
+"""The catalogue, a frozen set of rows that are found by name; and all rows of all owners, with each owner's view."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from copy import copy
@@ -84,7 +84,7 @@ class Catalogue:
         others: tuple[Row, ...] = (*self.clusters.values(), *self.rate_cards.values(), *self.calibrations.values())
         referenced = self.price_index.gpus().union(gpu for row in others for gpu in gpus_of(row))
         for gpu in referenced - self.gpus.keys():
-            raise UnsoundFact(f"a row speaks of gpu {gpu}, which the catalogue does not hold")
+            raise UnsoundFact(f"a row refers to gpu {gpu}, which the catalogue does not hold")
 
     def changed(self, put: Iterable[Row] = (), drop: Iterable[Row] = (), revision: str | None = None) -> "Catalogue":
         """The catalogue after a change; indexes of unchanged rows are reused."""
@@ -166,12 +166,12 @@ class Catalogue:
         return self.rate_card_index.rows
 
     def row(self, kind: type, key: str) -> Row | None:
-        """The row of a key, and of no other name."""
+        """The row with a key; other names of a row do not match."""
         return self._kinds[kind].get(key)
 
     @property
     def indexes(self) -> Mapping[type, NameIndex[Any]]:
-        """The indexes by name, by kind."""
+        """The index of names of each kind of row."""
         return {
             ModelRow: self.model_index,
             GpuRow: self.gpu_index,
@@ -228,17 +228,17 @@ def calibrated_gpu(slug: str, catalogue: Catalogue) -> Gpu:
 
 
 class AdjustedRow(NamedTuple):
-    """A row beside rows that stay."""
+    """A row whose names give way to those of other rows."""
 
     row: Row
     adjusted: Row | None
-    """The rest of it; None where it is left out."""
+    """The row without names that others have; None where it is left out."""
     missing_gpu: str | None = None
     """Left-out GPU that it refers to; None where a name conflicts."""
 
 
-def rows_beside(fixed: Iterable[Row], others: Iterable[Row]) -> Iterator[AdjustedRow]:
-    """Rows without the names of fixed rows; one with a slug among those, or of a left-out GPU, is left out."""
+def adjusted_rows(fixed: Iterable[Row], others: Iterable[Row]) -> Iterator[AdjustedRow]:
+    """Rows without names of fixed rows. One whose slug is such a name is left out, and so is one of a left-out GPU."""
     stay = tuple(fixed)
     keys = {(type(row), key_of(row)) for row in stay}
     taken = {(type(row), form) for row in stay for form in forms_of_row(row)}
@@ -350,7 +350,7 @@ class Holdings:
 
     @property
     def revision(self) -> str:
-        """Digest of all rows of all owners, which no caller gets unless there are no private ones."""
+        """Digest of all rows of all owners; callers get it only where no row is private."""
         private = " ".join(f"{owner!r} {own.revision}" for owner, own in sorted(self.private.items()))
         return view_revision(self.everyone.revision, private)
 
@@ -382,21 +382,21 @@ class Holdings:
             return self.everyone.row(*key)
         return self.private.get(part, NONE_PRIVATE).rows.get(key)
 
-    def view_if_made(self, owner: str) -> Catalogue | None:
-        """An owner's view, if it takes no work."""
+    def cached_view(self, owner: str) -> Catalogue | None:
+        """An owner's view, unless it would have to be built."""
         return self._views.get(owner) if owner in self.private else self.everyone
 
     def view(self, owner: str) -> Catalogue:
-        """An owner's view: the rows for everyone and its private ones, which win where both have a name."""
-        made = self.view_if_made(owner)
-        if made is not None:
-            return made
+        """An owner's view: the rows for everyone and its private ones, which take precedence under a shared name."""
+        cached = self.cached_view(owner)
+        if cached is not None:
+            return cached
         private = self.private[owner]
         is_plain = _is_plain(self.everyone, private, private.rows.values())
         return self._keep(owner, _combined(self.everyone, private, is_plain=is_plain), is_plain=is_plain)
 
     def rows_closed_by(self, put: Iterable[Row], drop: Iterable[Row]) -> list[Row]:
-        """Rows that a change removes or replaces; a promoted row leaves its former part, but for a calibration."""
+        """Rows that a change removes or replaces. A promoted row, unless a calibration, also leaves its former part."""
         ended: dict[Place, Row] = {}
         for row in (*drop, *put):
             here = place_of(row)
@@ -424,10 +424,10 @@ class Holdings:
         for owner, changes in change.items():
             private[owner] = private.get(owner, NONE_PRIVATE).changed(changes)
         after = Holdings(everyone, {owner: own for owner, own in private.items() if own.rows})
-        after._take_views(self, change, is_strict=is_strict)
+        after._reuse_views(self, change, is_strict=is_strict)
         return after
 
-    def _take_views(
+    def _reuse_views(
         self, before: "Holdings", change: Mapping[str, Mapping[Key, Row | None]], *, is_strict: bool
     ) -> None:
         """Reuse former views that are equal, or that differ in a few private rows without conflicts."""
@@ -441,7 +441,7 @@ class Holdings:
             is_plain = (owner in before._plain or owner not in before.private) and _is_plain(
                 self.everyone, own, (row for row in changes.values() if row is not None)
             )
-            if is_strict or (is_plain and before.view_if_made(owner) is not None):
+            if is_strict or (is_plain and before.cached_view(owner) is not None):
                 view = _after(before.view(owner), self.everyone, changes, own.revision)
                 if is_plain and own.rows:
                     self._keep(owner, view, is_plain=True)
@@ -464,7 +464,7 @@ def _applied(catalogue: Catalogue, change: Mapping[Key, Row | None]) -> Catalogu
 
 
 def _after(view: Catalogue, everyone: Catalogue, change: Mapping[Key, Row | None], private: str) -> Catalogue:
-    """A view after a change of private rows: where one goes, the row for everyone with its name appears again."""
+    """A view after a change of private rows. Where one is removed, the row for everyone of its name reappears."""
     put, drop = [], []
     for key, row in change.items():
         seen = everyone.row(*key) if row is None else row
@@ -497,7 +497,7 @@ def _combined(everyone: Catalogue, private: PrivateRows, *, is_plain: bool) -> C
     keys = {(type(row), key_of(row)) for row in own}
     put: list[Row] = []
     drop: list[Row] = []
-    for one in rows_beside(own, everyone.rows()):
+    for one in adjusted_rows(own, everyone.rows()):
         if one.adjusted is None and (type(one.row), key_of(one.row)) not in keys:
             drop.append(one.row)
         elif one.adjusted is not None and one.adjusted is not one.row:

@@ -6,12 +6,12 @@ from service.estimator.memory.device import verdict_of
 from service.estimator.question import Question
 from service.estimator.resolve import configuration_of, resolve
 from service.estimator.run.run import describe_stages, peak_stage_in
-from service.estimator.run.totals import numbers_of, running_of, totals_at
+from service.estimator.run.totals import compute_run, numbers_of, totals_at
 
 
 def estimate(question: Question) -> Estimate:
     """Answer one question in full."""
-    running = running_of(question, configuration_of(question))
+    running = compute_run(question, configuration_of(question))
     resolved, known, totals = running.resolved, running.known, totals_at(running)
     return numbers_of(
         running,

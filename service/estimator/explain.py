@@ -75,7 +75,7 @@ from service.estimator.workload import Workload
 Formula = Callable[..., Any]
 FormulaInputs = tuple[Formula, Inputs]
 At = Callable[[str, Formula, Inputs], Explanation]
-"""The explanation of the number at a path of the answer, by its formula and inputs."""
+"""Function that explains the number at a path of the answer by a formula and its inputs."""
 
 _HEADING = re.compile(r"(Formula|Args|Returns|Raises|Source|Ignores):(?: (.+))?")
 """Heading of a section, which may hold its only line."""
@@ -85,15 +85,15 @@ _UNIT = re.compile(r"\[([^\[\]]+)\](?:, [^\[\]]*)?$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Docstring:
-    """A docstring, taken apart."""
+    """A parsed docstring."""
 
     summary: str
-    """First line: the quantity, and for whom."""
+    """First line, which names the quantity."""
     sections: dict[str, str]
     """Text below each heading, without its indentation."""
     arguments: dict[str, str]
     has_example: bool
-    """A worked example stands in it."""
+    """Whether it contains a worked example."""
 
     @property
     def unit(self) -> str | None:
@@ -108,7 +108,7 @@ def read_docstring(documented: Callable[..., Any]) -> Docstring:
 
 
 def parse_docstring(text: str) -> Docstring:
-    """A docstring, taken apart."""
+    """Parse a docstring."""
     lines = text.splitlines()
     sections: dict[str, list[str]] = {}
     current: list[str] = []
@@ -456,7 +456,7 @@ def _flop(workload: Workload, estimate: Estimate, at: At) -> Iterator[Explanatio
 
 
 def _documents(recipe: Recipe) -> Inputs:
-    """What the documents of a batch are, once split to fit a sequence."""
+    """Documents of a batch, after those too long for a sequence are split."""
     documents, length = documents_of(recipe), _fields(recipe, "sequence_length")
     if documents is None:
         return length
@@ -529,7 +529,7 @@ def _step(workload: Workload, estimate: Estimate, at: At) -> Iterator[Explanatio
 
 
 def mean_step_seconds(totals: Totals, step: Step) -> float:
-    """Seconds of one step on average over a run, as its stages say.
+    """Mean seconds of one step over a run, by its stages.
 
     Formula: sum over the stages of steps x seconds of a step / steps of the run
     Args:

@@ -8,7 +8,7 @@ from service.estimator.tables import Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Texts of one code: format strings over named words; those of a rule are over its subject and division too."""
+    """Texts of one code, as format strings. Those of a rule can also name its `subject` and `division`."""
 
     field: str
     message: str
@@ -18,11 +18,11 @@ class Refusal:
 
 
 REFUSALS = Table(__package__, "refusals.json", "refusals", dict[str, Refusal])
-"""By code."""
+"""The texts of each code."""
 
 
-def refusal(code: str, **words: object) -> Problem:
-    """The problem of a code, its texts filled with words."""
+def refusal(code: str, **values: object) -> Problem:
+    """The problem of a code, with values filled into its texts."""
     row = REFUSALS[code]
-    field, message, fix = (text.format(**words) for text in (row.field, row.message, row.fix))
+    field, message, fix = (text.format(**values) for text in (row.field, row.message, row.fix))
     return Problem(field=field, code=code, message=message, fix=fix)

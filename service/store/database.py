@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.answers.workers import SeenWorker
 from service.catalogue import SHIPPED, Catalogue, GpuRow, Holdings, Row, key_of
-from service.catalogue.catalogue import rows_beside
+from service.catalogue.catalogue import adjusted_rows
 from service.catalogue.indexes import Key, digest_of, gpus_of, revision_of
 from service.errors import StartupError, TraincostError
 from service.settings import DATABASE_CONNECTIONS
@@ -94,7 +94,7 @@ def _nameless(gpu: GpuRow) -> GpuRow:
 
 def _beside(fixed: list[Row], shipped: Catalogue) -> Iterator[Row]:
     """The shipped rows beside other rows, without the names that those have."""
-    for row, adjusted, missing in rows_beside(fixed, shipped.rows()):
+    for row, adjusted, missing in adjusted_rows(fixed, shipped.rows()):
         kind, key = ROW_TABLES[type(row)].label, key_of(row)
         if missing is not None:
             log.warning("shipped %s %s is left out: gpu %s, of which it speaks, is", kind, key, missing)

@@ -375,7 +375,7 @@ class History:
     def cached(self, revision: str, owner: str) -> Catalogue | None:
         """The catalogue of a revision, as far as an owner may see it, if it is in memory."""
         now = self.holdings
-        for made in (now.everyone, now.view_if_made(owner)):
+        for made in (now.everyone, now.cached_view(owner)):
             if made is not None and made.revision == revision:
                 return made.viewed_by(owner)
         with self._lock:
@@ -462,8 +462,8 @@ class History:
         if former.everyone is not now.everyone:
             self._cache(former.everyone, EVERYONE)
         for owner in former.private:
-            view = former.view_if_made(owner)
-            if view is not None and view is not now.view_if_made(owner):
+            view = former.cached_view(owner)
+            if view is not None and view is not now.cached_view(owner):
                 self._cache(view, owner)
 
     def _cache(self, catalogue: Catalogue, owner: str) -> None:

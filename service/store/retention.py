@@ -1,4 +1,4 @@
-"""Removal of rows that are older than their retention period, a few at a time, so that no writer waits."""
+"""Removal of rows past their retention period, a few in each transaction, so that no writer waits long."""
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
@@ -37,12 +37,12 @@ Pause = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPeriods:
-    """Retention periods in days; 0 for ever."""
+    """Retention periods in days; 0 keeps rows for ever."""
 
     jobs_days: float
     """Launch checks and sweeps, with their jobs, after they ended."""
     job_files_days: float
-    """Files of launch checks and what happened to them on the way, after they ended."""
+    """Files and events of launch checks, after they ended."""
     measurements_days: float
     """Measurements that no calibration was fitted on, after they were taken."""
     answers_days: float
@@ -73,7 +73,7 @@ def remove_old(engine: sa.Engine, keeping: RetentionPeriods, moment: datetime, p
 
 
 def _kinds(keeping: RetentionPeriods, moment: datetime) -> Iterator[_Old]:
-    """Kinds in the order of removal: a measurement keeps its launch check, that its answer; a sweep keeps its parts."""
+    """Old rows in removal order: a measurement keeps its launch check, that its answer, and a sweep its parts."""
     if keeping.measurements_days:
         then = _before(moment, keeping.measurements_days)
         yield _Old("measurements", MEASUREMENTS, ("id",), (MEASUREMENTS.c.measured_at < then,), _fitted_on)
@@ -135,11 +135,11 @@ def _in_batches(
 
 
 def _remove_files(engine: sa.Engine, then: datetime, pause: Pause) -> int:
-    """Remove files of single jobs, and their events but the last; the files of a sweep are its table."""
+    """Remove files of single jobs, and their events but the last. Files of sweeps stay: they are the sweep's table."""
     files, events = JOB_FILES.c.job_id == JOBS.c.id, JOB_EVENTS.c.job_id == JOBS.c.id
-    on_the_way = sa.and_(events, JOB_EVENTS.c.number < JOBS.c.events)
-    some = sa.or_(sa.exists().where(files), sa.exists().where(on_the_way))
-    query = sa.select(JOBS.c.id).where(*_ended(then), JOBS.c.parent.is_(None), some)
+    earlier_events = sa.and_(events, JOB_EVENTS.c.number < JOBS.c.events)
+    has_any = sa.or_(sa.exists().where(files), sa.exists().where(earlier_events))
+    query = sa.select(JOBS.c.id).where(*_ended(then), JOBS.c.parent.is_(None), has_any)
     with answering(), reading(engine) as connection:
         job_ids = connection.execute(query).scalars().all()
 

@@ -37,7 +37,7 @@ class ProbeContext:
     end_seconds: float
     """Deadline on the monotonic clock; the probe then returns its results so far."""
     report: Callable[[float, str], None]
-    """Reports progress: the done fraction, and a description."""
+    """Function that reports progress: the done fraction, and a description."""
     rank: int = 0
     ranks: int = 1
     """Processes of the probe, one a device."""
@@ -71,8 +71,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(phrase in str(error) for phrase in OUT_OF_MEMORY)
 
 
-KERNEL_CACHES = Path("/sys/devices/system/cpu")
-"""Linux's description of a processor's caches."""
+SYSFS_PROCESSORS = Path("/sys/devices/system/cpu")
+"""Folder in which Linux describes processors and their caches."""
 
 UNKNOWN_CACHE_BYTES = 64 * 2**20
 """Assumed size of caches that are not reported. Source: a choice, above the L2 of an H200 (50 MB)."""
@@ -80,8 +80,8 @@ UNKNOWN_CACHE_BYTES = 64 * 2**20
 MOST_CACHE_BYTES = 512 * 2**20
 """Largest size of caches that is emptied; reading more takes longer than the measurement. Source: a choice."""
 
-TIMES_THE_CACHE = 2
-"""Size of the buffer over that of the caches; reading it replaces their content. Source: a choice."""
+CACHE_MULTIPLE = 2
+"""Size of the buffer as a multiple of the caches; reading it replaces their content. Source: a choice."""
 
 
 class Caches:
@@ -96,8 +96,8 @@ class Caches:
         if self._is_gpu:
             cache_bytes = int(getattr(torch.cuda.get_device_properties(device), "L2_cache_size", UNKNOWN_CACHE_BYTES))
         else:
-            cache_bytes = last_level_bytes(KERNEL_CACHES) or UNKNOWN_CACHE_BYTES
-        size = TIMES_THE_CACHE * min(MOST_CACHE_BYTES, cache_bytes)
+            cache_bytes = last_level_bytes(SYSFS_PROCESSORS) or UNKNOWN_CACHE_BYTES
+        size = CACHE_MULTIPLE * min(MOST_CACHE_BYTES, cache_bytes)
         self._buffer = torch.ones(size // 4, dtype=torch.float32, device=device)
 
     def wait(self) -> None:
@@ -111,7 +111,7 @@ class Caches:
             self._torch.cuda.empty_cache()
 
     def cold_seconds(self, work: Callable[[], Any], before: Callable[[], Any] | None = None) -> float:
-        """Time of one run on emptied caches; a GPU reads the buffer meanwhile, so the time excludes the host."""
+        """Time of one run on emptied caches. The time excludes the host, as a GPU is still reading then."""
         self._buffer.sum()
         if before is not None:
             before()
@@ -151,8 +151,8 @@ def last_level_bytes(root: Path) -> int:
 NO_TIME = "no time was left"
 
 
-class LeftOut(TraincostError):
-    """A measurement is missing: a code for programs, and the reason for people."""
+class MissingMeasurement(TraincostError):
+    """A missing measurement: a code for programs, and the reason in words."""
 
     def __init__(self, code: LeftOutCode, reason: str) -> None:
         self.code = code
@@ -161,21 +161,21 @@ class LeftOut(TraincostError):
     def row(self, operation: str, shape: Mapping[str, Any]) -> dict[str, Any]:
         """Its row in a summary.
 
-        >>> LeftOut("no_time", NO_TIME).row("copy", {"size_bytes": 8})
+        >>> MissingMeasurement("no_time", NO_TIME).row("copy", {"size_bytes": 8})
         {'operation': 'copy', 'size_bytes': 8, 'code': 'no_time', 'reason': 'no time was left'}
         """
         return {"operation": operation, **shape, "code": self.code, "reason": str(self)}
 
 
-def no_memory(owner: str) -> LeftOut:
+def no_memory(owner: str) -> MissingMeasurement:
     """The error of a measurement that ran out of memory."""
-    return LeftOut("out_of_memory", f"out of memory: it needs more than {owner} has left")
+    return MissingMeasurement("out_of_memory", f"out of memory: it needs more than {owner} has left")
 
 
 def refuse_wrong(error_fraction: float, allowed_fraction: float) -> None:
     """Refuse a wrong result; its time must not be reported."""
     if not error_fraction <= allowed_fraction:
-        raise LeftOut("wrong_result", f"wrong result, off by {error_fraction:.2g} of the largest number")
+        raise MissingMeasurement("wrong_result", f"wrong result, off by {error_fraction:.2g} of the largest number")
 
 
 def left_out_reason(left_out: Sequence[Mapping[str, Any]]) -> str | None:
@@ -201,8 +201,8 @@ SLOWEST_PER_S = 1e9
 """Lowest expected rate of any device, in FLOP or bytes a second. The rate of one case predicts the time of the next; a
 small case has a low rate, and would predict too long a time for a large one. Source: a choice."""
 
-FIRST_RUNS = 3.0
-"""Time of the first turn of a slow case over that of one run, with preparation and check. Source: a choice."""
+FIRST_TURN_RUNS = 3.0
+"""First turn of a slow case, with preparation and check, in times of one run. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +240,7 @@ class TimingRun:
     turn_seconds: float = 0.0
     """Time of its first turn, with preparation and without warm-up."""
     error_fraction: float | None = None
-    left_out: LeftOut | None = None
+    left_out: MissingMeasurement | None = None
     """Reason of a missing measurement."""
 
 
@@ -264,8 +264,8 @@ def time_cases(cases: Sequence[Case], context: ProbeContext, repeats: int = REPE
     order = sorted(runs, key=lambda run: run.case.amount)
     seconds_each = 0.0
     for number, run in enumerate(order, start=1):
-        if FIRST_RUNS * seconds_each * run.case.amount > context.left_seconds():
-            run.left_out = LeftOut("no_time", NO_TIME)
+        if FIRST_TURN_RUNS * seconds_each * run.case.amount > context.left_seconds():
+            run.left_out = MissingMeasurement("no_time", NO_TIME)
             continue
         _first_turn(run, caches)
         if run.seconds:
@@ -299,10 +299,10 @@ def _first_turn(run: TimingRun, caches: Caches) -> None:
         run.error_fraction = ready.error_fraction()
         refuse_wrong(run.error_fraction, case.allowed_error_fraction)
         run.seconds.append(seconds)
-    except LeftOut as missing:
+    except MissingMeasurement as missing:
         run.left_out = missing
     except CannotRun as error:
-        run.left_out = LeftOut("cannot_run", str(error))
+        run.left_out = MissingMeasurement("cannot_run", str(error))
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -319,11 +319,11 @@ def _timing_result(runs: Sequence[TimingRun], repeats: int) -> ProbeResult:
         measurements.append(measurement(case.operation, case.shape, case.quantity, values, run.error_fraction))
     left_out = [run.left_out.row(run.case.operation, run.case.shape) for run in runs if run.left_out is not None]
     fewer = sum(len(run.seconds) < repeats for run in measured)
-    late = f"{fewer} kernels were measured fewer than {repeats} times: {NO_TIME}" if fewer else None
+    incomplete = f"{fewer} kernels were measured fewer than {repeats} times: {NO_TIME}" if fewer else None
     return ProbeResult(
         measurements=tuple(measurements),
         summary={"left_out": left_out},
-        reason="; ".join(filter(None, (left_out_reason(left_out), late))) or None,
+        reason="; ".join(filter(None, (left_out_reason(left_out), incomplete))) or None,
     )
 
 
@@ -363,8 +363,8 @@ def _quantile(ordered: Sequence[float], fraction: float) -> float:
 FORMATS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn"}
 """Names of number formats in torch."""
 
-DRAWN = 4_194_301
-"""Most distinct random numbers of a buffer, which larger ones repeat. It is prime, so that no two rows are equal."""
+MOST_DISTINCT = 4_194_301
+"""Most distinct random numbers of a buffer; a larger one repeats them. It is prime, so that no two rows are equal."""
 
 ALIGNMENT = 128
 """Alignment of inputs, in numbers: libraries choose slower kernels for unaligned ones."""
@@ -424,14 +424,14 @@ class KernelInputs:
         return self._torch.empty(count, dtype=number_format, device=self.device)
 
     def _random_buffer(self, number_format: Any, count: int) -> Any:
-        """Random numbers, repeated where there are more than DRAWN."""
+        """Random numbers, repeated where there are more than MOST_DISTINCT."""
         generator = self._torch.Generator(device="cpu").manual_seed(SEED)
-        numbers = self._torch.randn(min(count, DRAWN), generator=generator).to(self.device).to(number_format)
-        if count <= DRAWN:
+        numbers = self._torch.randn(min(count, MOST_DISTINCT), generator=generator).to(self.device).to(number_format)
+        if count <= MOST_DISTINCT:
             return numbers
         buffer = self._blank_buffer(number_format, count)
-        for start in range(0, count, DRAWN):
-            part = buffer[start : start + DRAWN]
+        for start in range(0, count, MOST_DISTINCT):
+            part = buffer[start : start + MOST_DISTINCT]
             part.copy_(numbers[: len(part)])
         return buffer
 
@@ -466,7 +466,7 @@ RENDEZVOUS = "rendezvous"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Place of this process among the ranks, which torchrun starts over many nodes, or a worker on one."""
+    """Place of this process among the ranks: torchrun starts ranks on many nodes, a worker on one."""
 
     rank: int = 0
     ranks: int = 1
@@ -527,7 +527,7 @@ def nodes_of(ranks: int, variables: Mapping[str, str]) -> int:
 
 
 def rendezvous(folder: Path, variables: Mapping[str, str]) -> str:
-    """URL of the ranks' rendezvous: a file on one machine, where a port could be taken; torchrun's address with it."""
+    """URL of the ranks' rendezvous: torchrun's address, or else a file, because a port may be in use."""
     return "env://" if "MASTER_ADDR" in variables else f"file://{folder.absolute()}/{RENDEZVOUS}"
 
 
@@ -555,7 +555,7 @@ class Group:
         return [float(value) for value in tensor.tolist()]
 
     def wait_for_all(self) -> None:
-        """Wait for all ranks; on a GPU its stream waits, and this process continues."""
+        """Wait for all ranks; on a GPU only its stream waits, and this process continues."""
         if self.context.device == "cpu":
             self.distributed.barrier()
         else:
@@ -565,13 +565,13 @@ class Group:
         """Shortest time left of any rank."""
         return -self.largest(-self.context.left_seconds())[0]
 
-    def named(self, *names: str) -> Any:
+    def function_named(self, *names: str) -> Any:
         """A function of torch.distributed, by the first of its names that this version has."""
         return next(getattr(self.distributed, name) for name in names if hasattr(self.distributed, name))
 
 
 @contextmanager
-def joined(context: ProbeContext) -> Iterator[Group]:
+def process_group(context: ProbeContext) -> Iterator[Group]:
     """The group of all ranks of a probe, until its end."""
     import torch
     from torch import distributed

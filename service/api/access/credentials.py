@@ -41,12 +41,12 @@ class Presented:
     """The signature of a share link; None without one, empty for several."""
 
 
-NOTHING = Presented()
+NO_CREDENTIALS = Presented()
 
 
 def presented_by(scope: Scope) -> Presented:
     """The credentials of a request."""
-    presented: Presented = scope["state"].get(PRESENTED, NOTHING)
+    presented: Presented = scope["state"].get(PRESENTED, NO_CREDENTIALS)
     return presented
 
 
@@ -63,7 +63,7 @@ class Credentials:
             return
         query, in_query = _split(scope)
         presented = Presented(_bearer(scope), **in_query)
-        if presented == NOTHING:
+        if presented == NO_CREDENTIALS:
             await self.app(scope, receive, send)
             return
 
@@ -121,12 +121,12 @@ LONGEST_END = 11
 """Digits of an end in seconds: enough until the year 5138, and few enough for int()."""
 
 
-def signed(secret: bytes, link_id: str, scenario_id: str, end: int) -> str:
+def link_token(secret: bytes, link_id: str, scenario_id: str, end: int) -> str:
     """Token of a share link: scheme, id, end [second since 1970] and signature."""
     return f"{SCHEME}.{link_id}.{end}.{_signature(secret, f'{SCHEME} {scenario_id} {link_id} {end}')}"
 
 
-def signed_unlisted(secret: bytes, scenario_id: str, end: int) -> str:
+def unlisted_link_token(secret: bytes, scenario_id: str, end: int) -> str:
     """Token of a link without an id, from earlier versions: scheme, end [second since 1970] and signature."""
     return f"{UNLISTED_SCHEME}.{end}.{_signature(secret, f'{UNLISTED_SCHEME} {scenario_id} {end}')}"
 
@@ -152,11 +152,11 @@ def verify_link(keys: KeyRing, scenario_id: str, token: str, moment: datetime) -
     text, _, _ = rest.partition(".")
     end = int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_END else 0
     secret = keys.unlisted_secret if link_id is None else keys.signing_secret
-    genuine = signed_unlisted(secret or b"", scenario_id, end)
+    genuine = unlisted_link_token(secret or b"", scenario_id, end)
     if link_id is not None:
-        genuine = signed(secret or b"", link_id, scenario_id, end)
+        genuine = link_token(secret or b"", link_id, scenario_id, end)
     if secret is None or not compare_digest(genuine.encode(errors="replace"), token.encode(errors="replace")):
-        return "the link is none that this service signed for this scenario; look for a part of it that is missing"
+        return "this service did not sign the link for this scenario; check that no part of the link is missing"
     if end <= moment.timestamp():
         return f"the link ended at {utc_text(datetime.fromtimestamp(end, UTC))}; ask for another"
     return VerifiedLink(link_id)
@@ -166,5 +166,5 @@ def revocation_reason(engine: Engine, link_id: str) -> str | None:
     """Message for a link that was revoked or removed; None for a valid one."""
     link = read_share_link(engine, link_id)
     if link is None:
-        return "the link is kept no longer; ask for another"
+        return "the link no longer exists; ask for another"
     return None if link.revoked_at is None else "the link was revoked; ask for another"

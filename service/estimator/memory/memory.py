@@ -103,7 +103,7 @@ def mask_bytes(workload: Workload, degrees: Degrees) -> Amount:
 
 
 def received_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Amount:
-    """Bytes that a stage has received of its neighbours beside what it keeps, while it computes.
+    """Bytes that a stage has received from its neighbours beside kept activations, while it computes.
 
     Formula: the gradient of the micro-batch before, b s h / (c t) elements, after the first stage; two more with chunks
     Returns: bytes of one rank [byte]
@@ -121,7 +121,7 @@ def received_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Amount
 
 
 def left_bytes(workload: Workload, degrees: Degrees) -> Amount:
-    """Bytes that a stage still holds of its neighbours between two steps.
+    """Bytes from its neighbours that a stage still holds between two steps.
 
     Formula: the last input and the last gradient of each chunk, 2 v b s h / (c t) elements, with a pipeline
     Returns: bytes of one rank [byte]
@@ -148,9 +148,9 @@ class StageBytes:
     gradients: Amount
     """All gradients at the optimizer step."""
     early_gradients: Amount
-    """Those of them that exist before the last micro-batch runs backward."""
+    """Gradients that exist before the last micro-batch runs backward."""
     buffered_gradients: Amount
-    """Those of them that have buffers for the whole run."""
+    """Gradients that have buffers for the whole run."""
     half_gradients: Amount
     """Gradients in the compute format beside accumulated ones, at the end of a backward pass."""
     gradient_buckets: Amount
@@ -162,9 +162,9 @@ class StageBytes:
     step_gradients: Amount
     """fp32 gradients made inside the optimizer step; live only there."""
     persistent_gradients: Amount
-    """Those of them that have buffers for the whole run."""
+    """fp32 gradients of the optimizer step that have buffers for the whole run."""
     left_step_gradients: Amount
-    """Those of them that stay until the next step begins."""
+    """fp32 gradients of the optimizer step that stay until the next step begins."""
     update_buffers: Amount
     """Temporaries of the optimizer's arithmetic."""
     gathered_weights: Amount
@@ -172,7 +172,7 @@ class StageBytes:
     cast_weights: Amount
     """Weights that autocast has cast on the fly; gone with the last use in the backward pass."""
     reduced_gradients: Amount
-    """Gradients of whole layers before the data group shares them."""
+    """Gradients of whole layers before the data group reduces them."""
     context_buffers: Amount
     """Keys and values of other context ranks."""
     attention_mask: Amount
@@ -184,7 +184,7 @@ class StageBytes:
     activations: Amount
     """Activations of all micro-batches in flight; gone by the optimizer step."""
     other_activations: Amount
-    """Those of all micro-batches in flight but one."""
+    """Activations of all micro-batches in flight but one."""
     recomputed_activations: Amount
     """Activations of layers being computed again."""
     layer_buffers: Amount
@@ -265,7 +265,7 @@ ANSWER_KINDS = {
     "left_step_gradients": "step_gradients",
     "other_activations": "activations",
 }
-"""Kinds that are part of another, which answers name."""
+"""Kinds that answers report as part of another kind."""
 
 _UPDATED = ("master_weights", "optimizer_states", "optimizer_scales", "moving_average")
 _IN_STEP = ("step_gradients", "persistent_gradients", "update_buffers")
@@ -278,7 +278,7 @@ OFF_DEVICE: dict[OffloadName, tuple[str, ...]] = {
     "optimizer-and-activations": _UPDATED,
     "model": (*_MODEL, *_UPDATED),
 }
-"""Kinds that the data group may shard and that live in host memory instead, by what is offloaded."""
+"""Kinds that live in host memory, by what is offloaded."""
 
 OFFLOADED_ACTIVATIONS: tuple[OffloadName, ...] = ("activations", "optimizer-and-activations")
 
@@ -305,12 +305,12 @@ def stage_bytes(
     Source: each kind's own function
     """
     schedule = layout.schedule
-    flying, activations = _flying(schedule, degrees, stage, load)
-    losses = flying if schedule == "gpipe" else 1
-    spread, away = _spread_bytes(workload, degrees, load), OFF_DEVICE[layout.offload]
-    host = summed(spread[name] for name in away)
-    if away:
-        spread |= dict.fromkeys((*away, *_IN_STEP), 0.0)
+    micro_batches, activations = _live_activations(schedule, degrees, stage, load)
+    losses = micro_batches if schedule == "gpipe" else 1
+    spread, offloaded = _spread_bytes(workload, degrees, load), OFF_DEVICE[layout.offload]
+    host = summed(spread[name] for name in offloaded)
+    if offloaded:
+        spread |= dict.fromkeys((*offloaded, *_IN_STEP), 0.0)
         trained = load.updated.dense_trained, load.updated.expert_trained
         host = host + sharded_bytes(*trained, degrees, HOST_GRADIENT_BYTES, OPTIMIZER_STATES)
     if layout.offload in OFFLOADED_ACTIVATIONS:
@@ -335,13 +335,13 @@ def stage_bytes(
         pipeline_buffers=received_bytes(workload, degrees, stage),
         left_streams=left_bytes(workload, degrees),
         activations=activations,
-        other_activations=activations * maximum(flying - 1, 0) / flying,
+        other_activations=activations * maximum(micro_batches - 1, 0) / micro_batches,
         recomputed_activations=load.recomputed_bytes,
         layer_buffers=load.layer_buffer_bytes,
         logits=load.logits_bytes + (losses - 1) * load.kept_logits_bytes,
         gradient_placeholders=load.placeholder_bytes,
         workspace=persistent_buffer_bytes(workload, degrees, has_head=load.logits_bytes > 0),
-        in_flight=flying,
+        in_flight=micro_batches,
         host=host,
     )
 
@@ -362,15 +362,15 @@ def _spread_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> dict[
 def _early_bytes(
     workload: Workload, degrees: Degrees, spread: dict[str, Amount], gathered: AllGatheredWeights
 ) -> Amount:
-    """Gradients that exist while the last micro-batch has not run backward: kept ones, and those of earlier ones."""
+    """Gradients that exist before the last micro-batch runs backward: buffers, and those of earlier micro-batches."""
     several = degrees.accumulation > 1
     shared = where(either(workload.stack.keeps_gradients, several), spread["gradients"], 0.0)
     early = where(both(several, gathered.waiting_bytes > 0), gathered.waiting_bytes, shared)
     return early + (spread["half_gradients"] if workload.stack.keeps_half_gradients == "always" else 0.0)
 
 
-def _flying(schedule: ScheduleName, degrees: Degrees, stage: Stage, load: RankLoad) -> tuple[Amount, Amount]:
-    """Whole micro-batches in flight, those of chunks over the chunks; and the bytes of their activations."""
+def _live_activations(schedule: ScheduleName, degrees: Degrees, stage: Stage, load: RankLoad) -> tuple[Amount, Amount]:
+    """Micro-batches in flight, each chunk counting its share of one, and the bytes of their activations."""
     is_interleaved, first = schedule == "interleaved-1f1b", load.kept_bytes[0]
     plain, *_ = in_flight("1f1b" if is_interleaved else schedule, degrees, stage.index)
     if not is_interleaved:
@@ -434,7 +434,7 @@ def _first_step_bytes(rank_bytes: StageBytes, phase: Phase, *, several: bool) ->
 
 
 def missing_kinds(step: StepName, moment: Moment, *, several: bool) -> tuple[str, ...]:
-    """Kinds that are not there yet at a moment of a step.
+    """Kinds that do not exist yet at a moment of a step.
 
     >>> missing_kinds("first", "loss", several=True), missing_kinds("later", "loss", several=True)
     (('optimizer_states', 'optimizer_scales'), ())
@@ -449,7 +449,7 @@ def live_bytes(rank_bytes: StageBytes, kinds: tuple[str, ...], missing: tuple[st
 
     Args:
         kinds: kinds that are live
-        missing: those of them that are not there yet
+        missing: those of them that do not exist yet
     Returns: bytes by kind, those of zero left out [byte]
     Source: memory.LIVE
     Formula: sum of the kinds that share a name

@@ -12,7 +12,7 @@ from service.estimator.software.versions import at_least
 from service.estimator.workload import Workload
 
 WHOLE_MOMENTS = 2
-"""Moments of a matrix of the vocabulary where Muon leaves it to AdamW. Source: the optimizer's row."""
+"""Moments of each number of a vocabulary matrix, which Muon leaves to AdamW. Source: the optimizer's row."""
 
 AVERAGE_BYTES = 4.0
 """Bytes of one number of a moving average of the weights. Source: torch.optim.swa_utils; Megatron-LM keeps fp32."""
@@ -57,7 +57,7 @@ class Sharded:
 
 
 def sharded_lines(workload: Workload, load: RankLoad) -> dict[str, Sharded]:
-    """The lines of `StageBytes` that the data group may shard, with what each is made of."""
+    """The lines of `StageBytes` that the data group may shard, with their inputs."""
     parameters, updated, state = load.parameters, load.updated, workload.state
     moment = moment_bytes(workload.optimizer, workload.precision, workload.recipe.moment_dtype)
     trained = (parameters.dense_trained, parameters.expert_trained)
@@ -117,7 +117,7 @@ def update_bytes(workload: Workload) -> float:
 
 
 def narrow_fraction(workload: Workload, parameters: RankParameters) -> Amount:
-    """Share of trained bytes that parts trained whole beside adapters spare, because they are in the compute format.
+    """Share of trained bytes saved where parts are trained whole beside adapters, in the compute format.
 
     Formula: copied / trained x (1 - compute-format bytes / bytes of trained weights)
     Returns: share of the bytes [1]
@@ -131,12 +131,12 @@ def narrow_fraction(workload: Workload, parameters: RankParameters) -> Amount:
 
 
 def _less(numbers: tuple[Amount, Amount], others: tuple[Amount, Amount]) -> tuple[Amount, Amount]:
-    """Numbers of the dense part and of the experts, some of each left out."""
+    """Numbers of the dense part and of the experts, less others."""
     return numbers[0] - others[0], numbers[1] - others[1]
 
 
 def undivided_share(workload: Workload, degrees: Degrees, load: RankLoad) -> Amount:
-    """Numbers that the fullest rank updates beyond its even share, where whole matrices are dealt out to ranks.
+    """Numbers that the fullest rank updates beyond its even share, where each rank updates whole matrices.
 
     Formula: V (1 - 1 / z), V the stage's largest matrix, that of the vocabulary; 0 where each matrix is cut evenly
     Returns: numbers of one rank [1]
@@ -157,14 +157,14 @@ REDUCTION_BYTES = 4.0
 
 @dataclass(slots=True)
 class AllGatheredWeights:
-    """What is whole on one rank for a while."""
+    """Bytes that one rank holds whole for a part of a step."""
 
     weight_bytes: Amount
     """Weights, from the loss to the end of the backward pass."""
     cast_bytes: Amount
     """Weights that autocast has cast, until their last use in the backward pass."""
     gradient_bytes: Amount
-    """Gradients of what is gathered, as the data group reduces them."""
+    """Gradients of gathered weights, while the data group reduces them."""
     waiting_bytes: Amount
     """Whole gradients that wait from micro-batch to micro-batch until the last one; 0 where each is reduced."""
 
@@ -197,18 +197,18 @@ def all_gathered_weights(workload: Workload, degrees: Degrees, load: RankLoad) -
     weight = workload.state.gathered_bytes
     reducing = weight + REDUCTION_BYTES
     freed = (load.largest_layer + load.gathered_ends) * weight
-    in_turn = maximum(load.largest_trained_layer, load.largest_trained_end) * reducing
+    one_layer_bytes = maximum(load.largest_trained_layer, load.largest_trained_end) * reducing
     waiting_bytes = where(degrees.pipeline > 1, trained * REDUCTION_BYTES, load.largest_trained_layer * reducing)
     frees = degrees.reshard_after_forward == 1
-    looked_up = 0.0 if workload.model.tie_word_embeddings else load.embedding_table
-    cast = (trained - looked_up) * weight if workload.state.casts_weights else 0.0
+    lookup_table = 0.0 if workload.model.tie_word_embeddings else load.embedding_table
+    cast = (trained - lookup_table) * weight if workload.state.casts_weights else 0.0
     accumulates = both(degrees.pipeline > 1, degrees.reshard_after_forward == 0)
     gathers, sharded = degrees.shard_group > 1, degrees.zero_stage >= WEIGHTS
     whole = where(both(sharded, gathers), where(frees, freed, every * weight), 0.0)
     return AllGatheredWeights(
         weight_bytes=whole,
         cast_bytes=where(both(sharded, gathers), 0.0, cast),
-        gradient_bytes=where(sharded, where(gathers, where(frees, in_turn, waiting_bytes), 0.0), 0.0),
+        gradient_bytes=where(sharded, where(gathers, where(frees, one_layer_bytes, waiting_bytes), 0.0), 0.0),
         waiting_bytes=where(both(both(sharded, gathers), accumulates), trained * REDUCTION_BYTES, 0.0),
     )
 
@@ -217,8 +217,8 @@ STEP_GROUP_NUMBERS = 1_000_000_000
 """Parameters that DeepSpeed's ZeRO-3 updates at once. Source: DeepSpeed configuration, sub_group_size."""
 
 TIED_SUMMANDS, CAST_SUMMANDS = 2, 1
-"""Gradients of the vocabulary's one matrix beside their sum: the head's and the embedding's, added up into a third
-tensor since the head's is a view; under autocast it is a cast, to which the embedding's is added in place.
+"""Gradients of a tied embedding beside their sum. The head's is a view, so torch adds it and the embedding's into a
+third tensor; under autocast the head's is a cast, to which torch adds the embedding's in place.
 Source: pytorch torch/csrc/autograd/input_buffer.cpp; live bytes counted by torch 2.13's profiler."""
 
 
@@ -277,8 +277,8 @@ def step_gradient_lines(workload: Workload, degrees: Degrees, whole: Amount) -> 
         return {"persistent_gradients": 0.0, "step_gradients": whole}
     group = minimum(whole, STEP_GROUP_NUMBERS * workload.stack.step_gradient_bytes)
     persistent = where(degrees.zero_stage <= OPTIMIZER_STATES, whole, 0.0)
-    made = where(degrees.zero_stage >= WEIGHTS, group, where(degrees.zero_stage == GRADIENTS, whole, 0.0))
-    return {"persistent_gradients": persistent, "step_gradients": made}
+    transient = where(degrees.zero_stage >= WEIGHTS, group, where(degrees.zero_stage == GRADIENTS, whole, 0.0))
+    return {"persistent_gradients": persistent, "step_gradients": transient}
 
 
 def checkpoint_bytes(workload: Workload) -> float:

@@ -29,7 +29,7 @@ def product_op(
     split: Split = Split.TENSOR,
     **tags: Any,
 ) -> Op:
-    """A product of every token with some matrices, which moves so many numbers of each, and some by every rank."""
+    """A product of every token with some matrices; each rank moves a share of `moved` and all of `whole`."""
     return Op(
         name=name,
         kind="gemm",
@@ -48,7 +48,7 @@ def bias_of(width: int, split: Split = Split.WHOLE, copies: int = 1, *, given: b
 
 
 def query_key_value_op(model: Model, setting: SequenceSettings, *, inputs: int, gates: int = 0) -> Op:
-    """The projection to all heads' queries, keys and values, and to the gate; norm and kernel save input and result."""
+    """The projection to queries, keys, values and gate of all heads; norm and kernel save its input and result."""
     # Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1; heads in groups: Ainslie 2023, arXiv:2305.13245
     queries = model.num_attention_heads * model.head_width + gates
     key_values = 2 * model.key_value_heads * model.head_width
@@ -84,7 +84,7 @@ def attention_output_op(model: Model, setting: SequenceSettings) -> Op:
 def mixer_input_op(
     model: Model, setting: SequenceSettings, *, outputs: int, reads: tuple[str, ...] = (LAST_NORM,)
 ) -> Op:
-    """The projection to all that a recurrence or convolution reads; norm and readers save its input and result."""
+    """The projection to the inputs of a recurrence or convolution; the norm saves its input, readers its result."""
     # Source: Gu and Dao 2023, arXiv:2312.00752, figure 3 (the linear projections of the block)
     return product_op(
         "mixer.in",
@@ -146,8 +146,8 @@ def norm_op(name: str, model: Model, setting: SequenceSettings, *, readers: int 
     plain_bytes, cast_bytes = (4, 6) if model.normalization == "rmsnorm" else (0, 2)
     unfused = 0 if setting.fused_norm else numbers * (cast_bytes if setting.casts_each_input else plain_bytes)
     passes = 0 if setting.fused_norm else 6
-    fed = setting.product_input_bytes(numbers, readers)
-    output = (Saved(fed, Split.SEQUENCE, ("layernorm",), "next_weights"),) if readers else ()
+    input_bytes = setting.product_input_bytes(numbers, readers)
+    output = (Saved(input_bytes, Split.SEQUENCE, ("layernorm",), "next_weights"),) if readers else ()
     return Op(
         name=name,
         kind="elementwise",
@@ -260,7 +260,7 @@ def _streamed_score_bytes(model: Model, setting: SequenceSettings) -> int:
 
 
 def _saved_score_bytes(model: Model, setting: SequenceSettings) -> int:
-    """Scores of one layer: once, or with dropout before it, its mask and after; else the log-sum-exp of each query."""
+    """Saved scores of one layer, with dropout also its mask and result; else the log-sum-exp of each query."""
     heads, tokens, element = model.num_attention_heads, setting.tokens, setting.element_bytes
     if not setting.keeps_scores:
         return 4 * heads * tokens
@@ -274,7 +274,7 @@ def _saved_score_bytes(model: Model, setting: SequenceSettings) -> int:
 def _gradients(
     model: Model, setting: SequenceSettings, query_width: int, value_width: int, key_heads: int
 ) -> tuple[Saved, ...]:
-    """What its backward pass holds: gradients of all it read and wrote, and of kept scores or fp32 sums of queries'."""
+    """Tensors of its backward pass: gradients of inputs and results, and of kept scores or fp32 sums of queries'."""
     heads, tokens, element = model.num_attention_heads, setting.tokens, setting.element_bytes
     read = Saved(setting.tensor_bytes((heads + key_heads) * (query_width + value_width)), Split.TENSOR)
     inner = 2 * element * heads * tokens**2 if setting.keeps_scores else 4 * tokens * heads * query_width
@@ -289,14 +289,14 @@ def _inputs(model: Model) -> tuple[MatrixName, MatrixName, MatrixName]:
 
 
 def _products(model: Model, query_width: int, value_width: int, pairs_twice: int, tokens: int) -> tuple[Gradient, ...]:
-    """The backward pass: gradients of queries and of keys, of values, and of the softmax before both."""
+    """Products of the backward pass: gradients of queries, keys, values, and of the softmax before queries and keys."""
     query, key, value = _inputs(model)
     widths = ((query_width, (query,)), (query_width, (key,)), (value_width, (value,)), (value_width, (query, key)))
     return tuple(Gradient(width * pairs_twice, 2 * width * tokens**2, serves) for width, serves in widths)
 
 
-_WRITTEN_PASSES = 14
-"""Numbers that a GELU written out reads and writes beside its input and result, for each of them: eight operations.
+_GELU_PASSES = 14
+"""Numbers that a GELU of eight operations reads and writes for each of its inputs, beside input and result.
 Source: transformers activations.NewGELUActivation."""
 
 
@@ -351,18 +351,18 @@ def _activation_op(
 ) -> Op:
     inner, tensor_bytes = (2 if model.gated_mlp else 1) * width, setting.tensor_bytes(1)
     unfused = width if model.gated_mlp and not setting.fused_activation else 0
-    written = width if setting.runs_transformers and model.is_gpt2 else 0
-    # A GELU written out saves half of each number beside its input, its tanh and one more than that; autocast runs the
+    gelu = width if setting.runs_transformers and model.is_gpt2 else 0
+    # A GELU in single operations saves x / 2, tanh and 1 + tanh of each number beside its input x; autocast runs the
     # power, and what follows from it, in fp32.
-    written_bytes = (2 + 2 + 4 + 4 if setting.casts_each_input else 3 * setting.element_bytes) * setting.tokens
+    gelu_bytes = (2 + 2 + 4 + 4 if setting.casts_each_input else 3 * setting.element_bytes) * setting.tokens
     return Op(
         name=f"{name}.activation",
         kind="elementwise",
         split=Split.TENSOR,
         weights=(Weight(1, model.activation_parameters, role="vector"),) if model.activation_parameters else (),
-        saved=(Saved(tensor_bytes * (inner + unfused) + written_bytes * written, Split.TENSOR, modules),),
-        transient=(Saved(tensor_bytes * (inner + width + written), Split.TENSOR),),
-        moved_bytes=tensor_bytes * (inner + width + 2 * unfused + _WRITTEN_PASSES * written),
+        saved=(Saved(tensor_bytes * (inner + unfused) + gelu_bytes * gelu, Split.TENSOR, modules),),
+        transient=(Saved(tensor_bytes * (inner + width + gelu), Split.TENSOR),),
+        moved_bytes=tensor_bytes * (inner + width + 2 * unfused + _GELU_PASSES * gelu),
         modules=modules,
     )
 
@@ -370,7 +370,7 @@ def _activation_op(
 def elementwise_op(
     name: str, setting: SequenceSettings, *weights: Weight, saved: int, moved: int, reads: tuple[str, ...] = ()
 ) -> Op:
-    """An operation on channels that tensor ranks split, which saves and moves so many activations of each token."""
+    """An operation on channels that tensor ranks split; `saved` and `moved` count activations of each token."""
     return Op(
         name=name,
         kind="elementwise",
@@ -383,7 +383,7 @@ def elementwise_op(
 
 
 def scan_op(name: str, *weights: Weight, flop: int, saved: int, moved: int) -> Op:
-    """A recurrence whose backward kernel runs its forward pass again; saves and moves so many bytes."""
+    """A recurrence whose backward kernel runs its forward pass again; `saved` and `moved` are bytes."""
     return Op(
         name=name,
         kind="attention",

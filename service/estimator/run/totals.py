@@ -212,8 +212,8 @@ def lost_days(ideal_days: float, waste_fraction: float) -> float:
 INTERVALS = {"young": young_interval_seconds, "daly": daly_interval_seconds}
 """Formula of each rule."""
 
-USUAL = Checkpointing()
-"""Asynchronous checkpoints, as often as wastes least."""
+DEFAULT_CHECKPOINTING = Checkpointing()
+"""Asynchronous checkpoints at the interval that loses the least time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,12 +296,12 @@ def stall_seconds(checkpoint: Checkpointing, written_bytes: float, gpus: int, ho
 
 
 def checkpointing_of(workload: Workload) -> Checkpointing:
-    """Checkpoints of a job, the usual ones where it sets none."""
-    return workload.recipe.checkpoint or USUAL
+    """Checkpoints of a job; the default ones where it sets none."""
+    return workload.recipe.checkpoint or DEFAULT_CHECKPOINTING
 
 
 def interruption_inputs(question: CompleteQuestion) -> dict[str, Any]:
-    """What the mean time between interruptions follows from."""
+    """Inputs of the mean time between interruptions."""
     cluster, price = question.cluster, question.price
     return {
         "gpus": cluster.gpus,
@@ -315,7 +315,7 @@ def interruption_inputs(question: CompleteQuestion) -> dict[str, Any]:
 
 RUN_RESIDUALS = (-0.24, 0.58)
 """80 % of published runs took between exp(low) and exp(high) of the GPU-hours predicted for them, each source counting
-as much as any other: what a run is billed for holds older software, evaluation, waiting for data and steps done twice.
+as much as any other: billed hours include older software, evaluation, waiting for data and repeated steps.
 Source: service.calibration.scores over the main runs of published/totals.csv."""
 
 
@@ -361,7 +361,7 @@ def stage_totals(
 
 
 def scaled(interval: Interval, factor: float) -> Interval:
-    """An interval of another size and the same width in proportion.
+    """An interval, multiplied by a factor.
 
     >>> scaled(Interval(1.0, 2.0, 3.0, "analytic"), 2.0).high
     6.0
@@ -436,14 +436,14 @@ def usage_of(resolved: ResolvedQuestion, hours: Interval, losses: LostShares) ->
     return Usage(
         gpu_hours=hours,
         spare_gpu_hours=spare,
-        billed_gpu_hours=_together(hours, spare, billed_gpu_hours),
+        billed_gpu_hours=_combined_interval(hours, spare, billed_gpu_hours),
         days=days,
-        energy_kwh=_together(hours, spare, drawn_kwh),
+        energy_kwh=_combined_interval(hours, spare, drawn_kwh),
     )
 
 
-def _together(one: Interval, other: Interval, formula: Callable[[float, float], float]) -> Interval:
-    """What grows with two amounts that grow with the same time."""
+def _combined_interval(one: Interval, other: Interval, formula: Callable[[float, float], float]) -> Interval:
+    """The interval of a formula of two amounts that rise together."""
     return Interval(
         formula(one.low, other.low), formula(one.value, other.value), formula(one.high, other.high), one.basis
     )
@@ -465,7 +465,7 @@ def spares_of(cluster: CompleteCluster) -> int:
 
 
 def _power_watts(resolved: ResolvedQuestion) -> tuple[float, float]:
-    """Power at the meter of one GPU with its share of hosts and building, at work and waiting."""
+    """Power at the meter of one GPU with its share of hosts and building, busy and idle."""
     cluster, board, most = (
         resolved.question.cluster,
         resolved.workload.gpu.board_watts,
@@ -477,7 +477,7 @@ def _power_watts(resolved: ResolvedQuestion) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class ComputedRun:
     """A run of a configuration, before its cost."""
 
     resolved: ResolvedQuestion
@@ -487,32 +487,32 @@ class Running:
     run: Run | None
     """Its stages and steps; None without training_tokens."""
     flop: Flop
-    """Operations, the run's too."""
+    """Operations of a step and of the run."""
 
 
-def running_of(question: Question, configuration: ResolvedQuestion) -> Running:
-    """The run of a question. Questions that differ in their price alone share it."""
+def compute_run(question: Question, configuration: ResolvedQuestion) -> ComputedRun:
+    """Compute the run of a question, once for all questions that differ in their price alone."""
     return at_price(_unpriced(configuration, run_options_of(question)), question.price)
 
 
 @lru_cache(maxsize=MOST_CACHED_CONFIGURATIONS)
-def _unpriced(configuration: ResolvedQuestion, options: RunOptions) -> Running:
+def _unpriced(configuration: ResolvedQuestion, options: RunOptions) -> ComputedRun:
     known = compute_configuration(configuration)
     resolved = with_run(configuration, options)
     run, flop = run_of(resolved, known.loads, known.peak.filled_fraction), known.flop
     if run is not None:
         total = run.earlier_flop + run_flop(flop.per_step_flop, run.last_steps)
         flop = replace(flop, total_flop=total, total_pflop_days=total / PFLOP_DAY_FLOP)
-    return Running(resolved=resolved, known=known, run=run, flop=flop)
+    return ComputedRun(resolved=resolved, known=known, run=run, flop=flop)
 
 
-def at_price(running: Running, price: Price | OwnedPrice | None) -> Running:
-    """The same run, paid for otherwise."""
+def at_price(running: ComputedRun, price: Price | OwnedPrice | None) -> ComputedRun:
+    """The same run at another price."""
     return replace(running, resolved=with_price(running.resolved, price))
 
 
 def numbers_of(
-    running: Running,
+    running: ComputedRun,
     totals: Totals | None,
     *,
     assumptions: tuple[str, ...] = (),
@@ -533,6 +533,6 @@ def numbers_of(
     )
 
 
-def totals_at(running: Running) -> Totals | None:
+def totals_at(running: ComputedRun) -> Totals | None:
     """Time, power and cost of a run; None without training_tokens."""
     return totals_of(running.resolved, running.known.step, running.flop, running.run)

@@ -75,8 +75,8 @@ def weight_cast_seconds(workload: Workload, parameters: RankParameters) -> Amoun
 
 
 CLOCK_EXPONENT = 0.5
-"""Rate of arithmetic as a power of the limit over the rated power: between 1/3, power growing as the cube of the clock
-and nothing else, and 1, all of it growing with the clock.
+"""Exponent of the rate of arithmetic over (power limit / rated power): between 1/3, where power grows with the cube of
+the clock, and 1, where power grows with the clock.
 Source: published steps on H100 held to 500 of 700 W, which run at 0.84 of the usual clock (0.84 = (5/7)^0.5)."""
 
 
@@ -199,7 +199,7 @@ class Rates:
     is_narrow: bool
     """Whether the recipe's format is narrower than that of activations."""
     attention: AttentionRate
-    """Attention, or a scan, by its kernel; shares of attention_flop_per_s."""
+    """Rate of the kernel of attention or a scan, as shares of attention_flop_per_s."""
     attention_flop_per_s: float
     """Dense peak of the attention's format, times the kernel's scale inside a step."""
     eager_flop_per_s: float
@@ -226,7 +226,7 @@ def fused_kernel(kernel: AttentionName) -> FusedName:
 
 
 def stack_scale(workload: Workload) -> float:
-    """Seconds of a step over what all else says, on a job's stack.
+    """Factor that a job's stack puts on the seconds of a step.
 
     Formula: that of its stack and implementation; 1 where no published step has them
     Returns: the scale [1]
@@ -500,7 +500,7 @@ def attention_seconds(op: Op, workload: Workload, divisor: Amount, scale: Amount
 
 
 def _shares(op: Op, workload: Workload, divisor: Amount, scale: Amount, rates: Rates) -> tuple[Amount, Amount]:
-    """Shares of the peak, forward and backward: of attention by keys and queries, of a scan in the limit of many."""
+    """Shares of the peak, forward and backward. Attention's depend on its sizes; a scan's are those of long ones."""
     if not op.is_core:
         return rates.attention.forward_fraction, rates.attention.backward_fraction
     tokens = workload.recipe.sequence_length
@@ -615,7 +615,7 @@ def offloaded_seconds(workload: Workload, degrees: Degrees, updated: RankParamet
     return once / (workload.gpu.host_bytes_per_s * HOST_LINK_FRACTION) + 2 * both_ways / HOST_MEMORY_BYTES_PER_S
 
 
-def accumulation_seconds(workload: Workload, degrees: Degrees, held: RankParameters) -> Amount:
+def accumulation_seconds(workload: Workload, degrees: Degrees, parameters: RankParameters) -> Amount:
     """Seconds that one rank takes to add a micro-batch's gradients to those before it.
 
     Formula:
@@ -624,7 +624,7 @@ def accumulation_seconds(workload: Workload, degrees: Degrees, held: RankParamet
         Overlap.sharded_copy_bytes instead
     Args:
         workload: the workload, with e bytes an activation and g an accumulated gradient
-        held: parameters of the rank, N of them trained
+        parameters: parameters of the rank, N of them trained
     Returns: seconds of one micro-batch [s]
     Source: torch AccumulateGrad; NVIDIA/Megatron-LM@83b1e42f gradient accumulation fusion
 
@@ -638,5 +638,5 @@ def accumulation_seconds(workload: Workload, degrees: Degrees, held: RankParamet
         workload.implementation.overlap.sharded_copy_bytes,
         0.0 if workload.software.gradient_fusion else whole,
     )
-    trained = held.dense_trained + held.expert_trained
+    trained = parameters.dense_trained + parameters.expert_trained
     return trained * each / streaming_bytes_per_s(workload.gpu, workload.constants.memory_fraction)

@@ -29,7 +29,7 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """A change of one row: which, and from which version."""
+    """A change of one row, from the version that the caller has read."""
 
     listing: Listing
     key: str
@@ -83,7 +83,7 @@ def admin_problems(row: Row) -> list[Problem]:
         fix = "leave scope out, or ask an admin to set it to everyone"
         problems.append(Problem(field="scope", code="admins_only", message=message, fix=fix))
     if row.verified != UNVERIFIED:
-        message = "a row is marked as verified by an admin who read its source, not by its writer"
+        message = "only an admin who has read the source of a row marks it as verified"
         fix = f"leave verified out, or give {UNVERIFIED}, and ask an admin to mark it"
         problems.append(Problem(field="verified", code="admins_only", message=message, fix=fix))
     return problems
@@ -133,7 +133,7 @@ def _edit(history: History, change: RowChange, edited: Callable[[Record], Body])
 
 
 def _refuse_moved(listing: Listing, row: Row, before: Row, holdings: Holdings) -> None:
-    """Refuse another key, to promote a row whose key is taken, and to withdraw one that rows of others reference."""
+    """Refuse a new key, a promotion under a taken key, and the withdrawal of a row that rows of others reference."""
     if key_of(row) != key_of(before):
         name = listing.key.name
         message = f"with these values the {name} would be another, and a row keeps the {name} that it was created under"
@@ -200,7 +200,7 @@ def _find_row(change: RowChange, holdings: Holdings) -> Row | None:
 
 def refuse_wrong_derived(body: Body, truth: Record) -> None:
     """Refuse values of columns that are not settable, unless they equal the true ones."""
-    why = "is not what the row has; it follows from the row and its history, and no change sets it"
+    why = "differs from the row's; it follows from the row and its history, and no change sets it"
     problems = [
         Problem(field=name, code="not_settable", message=f"{name} {why}", fix="leave it out")
         for name in row_bodies.NOT_SETTABLE
@@ -212,10 +212,8 @@ def refuse_wrong_derived(body: Body, truth: Record) -> None:
 def _exists(existing: Row) -> Problem:
     field = "slug" if hasattr(existing, "slug") else ""
     if existing.owner == SHIPPED:
-        message, fix = (
-            "a row of the shipped catalogue has this name; an own row cannot take its place",
-            "choose another",
-        )
+        message = "a row of the shipped catalogue has this name; an own row cannot take its place"
+        fix = "choose another"
     elif existing.is_for_everyone:
         message, fix = f"a row of {existing.owner} for everyone has this name already", "choose another"
     else:
@@ -233,7 +231,7 @@ FOR_EVERYONE = Problem(
 SHIPPED_STAYS = Problem(
     field="",
     code="shipped",
-    message="the row belongs to the shipped catalogue, which answers everywhere rest on",
+    message="the row belongs to the shipped catalogue, on which all answers rest",
     fix="create an own row by POST from it, without owner and revision, and with a slug and names of its own",
 )
 

@@ -19,7 +19,7 @@ from pydantic_core import to_json
 
 from service.answers.estimates import Answer
 from service.answers.shares import ListedShare, Share, ShareLinks, ShareList, ShareStatus
-from service.api.access.credentials import PARAMETER, signed
+from service.api.access.credentials import PARAMETER, link_token
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, Stale, refuse
 from service.features.estimates.answers import answer
@@ -253,7 +253,7 @@ def share_scenario(
     if not create_share_link(engine, link, MOST_LINKS):
         message = f"the scenario has {MOST_LINKS} links that hold, the most that one may have"
         raise Refused(Problem(field="", code="too_many_shares", message=message, fix="revoke some of them"))
-    token = signed(keys.make_signing_secret(), link.id, scenario_id, int(end.timestamp()))
+    token = link_token(keys.make_signing_secret(), link.id, scenario_id, int(end.timestamp()))
     forms = (f"{address}{PATH}/{scenario_id}{ending}?{PARAMETER}={token}" for ending in ("", ".xlsx", ".ods"))
     return Share(link.id, utc_text(end), ShareLinks(*forms))
 

@@ -20,7 +20,7 @@ from service.estimator.question import Cluster, Gpu, Layout, Model, OwnedPrice, 
 from service.estimator.resolve import ResolvedQuestion, configuration_of
 from service.estimator.rules.training import problems_of_run
 from service.estimator.run import totals
-from service.estimator.run.totals import running_of
+from service.estimator.run.totals import compute_run
 from service.features.compare.compare import ANSWERED, REFUSED
 from service.features.estimates.metrics import COLUMNS, FITS, Metric, fits, number_named
 from service.features.plans.schemas import PlanLimits, constraints_of, on_each_size, ranking_problems
@@ -378,7 +378,7 @@ class EstimateAnswerer:
         problems = problems_of_run(question)
         if self._configuration is None or problems:
             raise Refused(*dict.fromkeys((*self._problems, *problems)))
-        running = running_of(question, self._configuration)
+        running = compute_run(question, self._configuration)
         return totals.numbers_of(running, totals.totals_at(running)), (), None
 
     def _configure(self, unpriced: Question) -> None:

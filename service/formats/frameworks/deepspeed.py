@@ -11,7 +11,7 @@ from service.estimator.complete import CompleteQuestion
 from service.formats import rules
 from service.formats.text import Entry, json_text, nested
 
-_OWN = "choose a value that DeepSpeed has"
+_CHANGE_VALUE = "choose a value that DeepSpeed has"
 
 
 def _recompute(value: Any, question: CompleteQuestion) -> rules.Written:
@@ -33,7 +33,7 @@ def _precision(value: Any, question: CompleteQuestion) -> rules.Written:
         return rules.combined(plain, rules.not_expressible(why, "use zero_stage 1, or bf16-mixed"))
     pure = {**plain, "bf16.bf16_master_weights_and_grads": True, "bf16.bf16_optimizer_states": True}
     known = {"fp32": {}, "bf16-mixed": plain, "fp16-mixed": {"fp16.enabled": True}, "bf16": pure}
-    return rules.chooses(known, "DeepSpeed does not train in {value}", _OWN)(value, question)
+    return rules.chooses(known, "DeepSpeed does not train in {value}", _CHANGE_VALUE)(value, question)
 
 
 def _moments(value: Any, question: CompleteQuestion) -> rules.Written:
@@ -64,13 +64,13 @@ def _offload(value: Any, question: CompleteQuestion) -> rules.Written:
     kept: rules.Written = {"activation_checkpointing.cpu_checkpointing": True}
     if question.recipe.recompute == "none":
         kept = rules.not_expressible("only what recompute keeps goes to host memory", "set recompute to full")
-    found: dict[str, rules.Written] = {"none": None, "optimizer": states, "activations": kept}
-    found["model"] = {**states, "zero_optimization.offload_param.device": "cpu"}
-    return rules.combined(kept, states) if value == "optimizer-and-activations" else found[value]
+    settings: dict[str, rules.Written] = {"none": None, "optimizer": states, "activations": kept}
+    settings["model"] = {**states, "zero_optimization.offload_param.device": "cpu"}
+    return rules.combined(kept, states) if value == "optimizer-and-activations" else settings[value]
 
 
 def _unless_one(name: str, note: str) -> rules.Rule:
-    """Rule of a degree that a setting and a note state where it is above one."""
+    """Rule of a degree: above one it is written as a setting, with a note; one is the default."""
     return lambda value, _: None if value == 1 else rules.Fragment(((name, value),), assumptions=(note,))
 
 
@@ -152,7 +152,7 @@ def _put_batch(draft: rules.Draft) -> None:
     if whole_batch and micro and steps:
         data, left = divmod(whole_batch, micro * steps)
         if left or not data:
-            message = "is no multiple of micro batch and accumulation, so no number of replicas goes with it"
+            message = "is not a multiple of micro batch x accumulation, so no number of replicas fits"
             fix = f"make it a multiple of {micro * steps}"
             raise draft.wrong("train_batch_size", "batch_divides", message, fix)
         draft.layout["data"] = data

@@ -25,7 +25,7 @@ def _windows(value: Any, question: CompleteQuestion) -> rules.Written:
         return None
     if kinds == {"sliding_attention"}:
         return {f"{_MODEL}sliding_window_size": question.model.sliding_window}
-    return rules.not_expressible("every layer attends alike, in a window or not", _ADD_LAYER)
+    return rules.not_expressible("every layer has the same attention, with or without a window", _ADD_LAYER)
 
 
 def _experts(value: Any, question: CompleteQuestion) -> rules.Written:
@@ -86,9 +86,9 @@ def _steps(value: Any, question: CompleteQuestion) -> rules.Written:
 
 def _recompute(value: Any, question: CompleteQuestion) -> rules.Written:
     if value.granularity == "selective":
-        return rules.not_expressible("a layer recomputes as a whole or not at all", "use full recompute, or none")
+        return rules.not_expressible("nanotron recomputes whole layers or nothing", "use full recompute, or none")
     if value.method == "block" or (value.layers or 1) > 1:
-        return rules.not_expressible("every layer recomputes by itself", "leave method and layers out")
+        return rules.not_expressible("nanotron recomputes every layer by itself", "leave method and layers out")
     return {"parallelism.recompute_layer": value.granularity == "full"}
 
 
@@ -110,7 +110,7 @@ def _gradients(value: Any, question: CompleteQuestion) -> rules.Written:
     )
 
 
-def _norms(value: Any, question: CompleteQuestion) -> rules.Written:
+def _sequence_parallel(value: Any, question: CompleteQuestion) -> rules.Written:
     mode = "REDUCE_SCATTER" if value else "ALL_REDUCE"
     asynchronous = ("parallelism.tp_linear_async_communication", bool(value))
     return rules.Fragment((("parallelism.tp_mode", mode), asynchronous))
@@ -136,7 +136,7 @@ RULES: rules.Rules = {
             "recipe.stack.dispatcher": _dispatcher,
             "layout.expert_tensor": rules.has_usual_expert_tensor,
             "layout.shard_group": rules.shards_over_all,
-            "layout.sequence_parallel": _norms,
+            "layout.sequence_parallel": _sequence_parallel,
             "layout.context_method": lambda value, q: q.layout.context == 1 or value == "ring",
             "layout.stage_layers": lambda value, q: (
                 value is None

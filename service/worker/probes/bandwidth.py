@@ -13,7 +13,7 @@ OPERATIONS = ("copy", "read")
 """Operations on every device."""
 
 TRANSFERS = ("host_to_device", "device_to_host")
-"""Operations on a device beside the host."""
+"""Operations of a GPU alone: transfers from and to the host."""
 
 NUMBER_BYTES = 4
 
@@ -46,12 +46,12 @@ def _copy(count: int, inputs: KernelInputs) -> PreparedRun:
 def _read(count: int, inputs: KernelInputs) -> PreparedRun:
     (source,) = inputs.random("fp32", (count,))
 
-    def off_fraction() -> float:
-        # against the sum of all magnitudes: random numbers almost cancel
-        exact, whole = float(source.double().sum()), float(source.double().abs().sum())
-        return abs(float(source.sum()) - exact) / whole
+    def sum_error_fraction() -> float:
+        # relative to the sum of magnitudes, because random numbers almost cancel out
+        exact, magnitude = float(source.double().sum()), float(source.double().abs().sum())
+        return abs(float(source.sum()) - exact) / magnitude
 
-    return PreparedRun(run=source.sum, error_fraction=off_fraction)
+    return PreparedRun(run=source.sum, error_fraction=sum_error_fraction)
 
 
 def _transfer(operation: str, count: int, inputs: KernelInputs) -> PreparedRun:

@@ -21,16 +21,16 @@ from service.worker.probing import (
     Caches,
     CannotRun,
     Group,
-    LeftOut,
+    MissingMeasurement,
     ProbeContext,
     ProbeResult,
     error_fraction,
     is_out_of_memory,
-    joined,
     left_out_reason,
     measurement,
     no_memory,
     nodes_of,
+    process_group,
     refuse_wrong,
     spread,
 )
@@ -73,8 +73,8 @@ def _exchange(operation: str, part: int, group: Group) -> Exchange:
     own = torch.narrow(_random_numbers(rank).float().to(device).repeat(count // TILE + 1), 0, 0, count)
     results = part if operation == "reduce_scatter" else part * ranks
     result = torch.empty(results, dtype=torch.float32, device=device)
-    gather = group.named("all_gather_single", "all_gather_into_tensor")
-    scatter = group.named("reduce_scatter_single", "reduce_scatter_tensor")
+    gather = group.function_named("all_gather_single", "all_gather_into_tensor")
+    scatter = group.function_named("reduce_scatter_single", "reduce_scatter_tensor")
     before, after = (rank - 1) % ranks, (rank + 1) % ranks
 
     def send() -> None:
@@ -132,13 +132,13 @@ def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
         raise CannotRun(f"no collective {', '.join(unknown)}; there are {', '.join(COLLECTIVES)}")
     nodes = nodes_of(context.ranks, os.environ)
     left_out: list[dict[str, Any]] = []
-    with joined(context) as group:
+    with process_group(context) as group:
         timing = RankTiming(group=group, caches=Caches(context.device), repeats=int(parameters.get("repeats", REPEATS)))
         for number, (operation, size) in enumerate(cases, start=1):
             shape = {"size_bytes": size, "ranks": context.ranks, "nodes": nodes, "backend": group.backend}
             try:
                 _measure(operation, shape, timing, fraction=1 / (len(cases) - number + 1))
-            except LeftOut as missing:
+            except MissingMeasurement as missing:
                 left_out.append(missing.row(operation, shape))
             context.report(number / len(cases), f"{operation} of {size} bytes")
     return ProbeResult(
@@ -150,7 +150,7 @@ def _measure(operation: str, shape: Mapping[str, Any], timing: RankTiming, fract
     """Measure one operation of one size in a fraction of the time left; all ranks take the same decisions."""
     group, size_bytes = timing.group, shape["size_bytes"]
     if group.left_seconds() < (WARM_UPS + 1) * size_bytes * min(timing.byte_seconds, 1 / SLOWEST_BYTES_PER_S):
-        raise LeftOut("no_time", NO_TIME)
+        raise MissingMeasurement("no_time", NO_TIME)
     exchange = _built(operation, size_bytes, timing)
     error, run_seconds = _warmed_up(exchange, timing)
     timing.byte_seconds = run_seconds / size_bytes
@@ -168,7 +168,7 @@ def _measure(operation: str, shape: Mapping[str, Any], timing: RankTiming, fract
 
 
 def _built(operation: str, size_bytes: int, timing: RankTiming) -> Exchange:
-    """The exchange; raises LeftOut if any rank has no memory for it."""
+    """The exchange; raises MissingMeasurement if any rank has no memory for it."""
     exchange, part = None, -(-size_bytes // (NUMBER_BYTES * timing.group.context.ranks))
     try:
         exchange = _exchange(operation, part, timing.group)

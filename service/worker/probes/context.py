@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from service.worker.bare_process import resident_bytes
-from service.worker.probing import CannotRun, ProbeContext, ProbeResult, joined, measurement
+from service.worker.probing import CannotRun, ProbeContext, ProbeResult, measurement, process_group
 
 PROCESSES = 2
 """Repeats, one process each. Source: a choice."""
@@ -44,7 +44,7 @@ def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:  #
         part = torch.ones(COMMUNICATOR_BYTES // 4, device=context.device)
         part.add_(1)
         before = _used_bytes(context.device)
-        with joined(context) as group:
+        with process_group(context) as group:
             group.distributed.all_reduce(part)
             float(part[0])
             gained = group.largest(float(_used_bytes(context.device) - before))  # on the rank with the most

@@ -55,24 +55,24 @@ def _case(product: Mapping[str, Any], inputs: KernelInputs) -> Case:
 
 def _product(operation: str, shape: Mapping[str, Any], inputs: KernelInputs) -> PreparedRun:
     """A product of inputs in the layout of nn.Linear."""
-    left_shape, right_shape = LAID_OUT[operation](shape["rows"], shape["columns"], shape["inner"])
+    left_shape, right_shape = INPUT_SHAPES[operation](shape["rows"], shape["columns"], shape["inner"])
     many = (shape["copies"],) if shape["copies"] > 1 else ()
     left, right = inputs.random(shape["dtype"], (*many, *left_shape), (*many, *right_shape))
-    first, second = MULTIPLIED[operation](left, right)
+    first, second = FACTORS[operation](left, right)
     result = inputs.blank(shape["dtype"], (*many, first.shape[-2], second.shape[-1]))
     multiply = torch.bmm if many else torch.mm
     run = partial(multiply, first, second, out=result)
     return PreparedRun(run=run, error_fraction=partial(_error, first, second, result))
 
 
-LAID_OUT: Mapping[str, Callable[[int, int, int], tuple[tuple[int, int], tuple[int, int]]]] = {
+INPUT_SHAPES: Mapping[str, Callable[[int, int, int], tuple[tuple[int, int], tuple[int, int]]]] = {
     "forward": lambda rows, columns, inner: ((rows, inner), (columns, inner)),
     "input_gradient": lambda rows, columns, inner: ((rows, inner), (inner, columns)),
     "weight_gradient": lambda rows, columns, inner: ((inner, rows), (inner, columns)),
 }
-"""Shapes of both inputs in memory: input and weight; gradient of the output and weight; input and that gradient."""
+"""Shapes in memory of both inputs: (input, weight); (output's gradient, weight); (input, output's gradient)."""
 
-MULTIPLIED: Mapping[str, Callable[[Any, Any], tuple[Any, Any]]] = {
+FACTORS: Mapping[str, Callable[[Any, Any], tuple[Any, Any]]] = {
     "forward": lambda source, weight: (source, weight.mT),
     "input_gradient": lambda gradient, weight: (gradient, weight),
     "weight_gradient": lambda source, gradient: (gradient.mT, source),
@@ -81,15 +81,15 @@ MULTIPLIED: Mapping[str, Callable[[Any, Any], tuple[Any, Any]]] = {
 
 
 def _fp8_product(operation: str, shape: Mapping[str, Any], inputs: KernelInputs) -> PreparedRun:
-    """A product of fp8 operands with a scale each, into bf16; those of gradients sum in full precision."""
+    """An fp8 product with a scale for each factor and a bf16 result; products of gradients sum in full precision."""
     device = inputs.device
     if device == "cpu" or not (torch.version.hip or torch.cuda.get_device_capability(device) >= FP8_CAPABILITY):
         raise CannotRun(f"{device} has no fp8 products; a GPU of compute capability 8.9 has them")
     if shape["copies"] > 1:
         raise CannotRun("torch has no batched fp8 product that runs on every GPU; ask for one copy")
-    odd = {name: shape[name] for name in ("rows", "columns", "inner") if shape[name] % FP8_MULTIPLE}
-    if odd:
-        raise CannotRun(f"fp8 products need multiples of {FP8_MULTIPLE}, not {odd}")
+    unaligned = {name: shape[name] for name in ("rows", "columns", "inner") if shape[name] % FP8_MULTIPLE}
+    if unaligned:
+        raise CannotRun(f"fp8 products need multiples of {FP8_MULTIPLE}, not {unaligned}")
     rows, columns, inner = shape["rows"], shape["columns"], shape["inner"]
     left, right = inputs.random("fp8", (rows, inner), (columns, inner))
     scale = torch.ones((), device=inputs.device)
