@@ -336,7 +336,7 @@ class Holdings:
     private: Mapping[str, PrivateRows] = field(default_factory=dict)
     """Private rows by owner; owners without any are absent."""
     _views: dict[str, Catalogue] = field(default_factory=dict, compare=False, repr=False)
-    _plain: set[str] = field(default_factory=set, compare=False, repr=False)
+    _disjoint: set[str] = field(default_factory=set, compare=False, repr=False)
     """Owners whose private rows conflict with no row for everyone."""
 
     @classmethod
@@ -392,8 +392,8 @@ class Holdings:
         if cached is not None:
             return cached
         private = self.private[owner]
-        is_plain = _is_plain(self.everyone, private, private.rows.values())
-        return self._keep(owner, _combined(self.everyone, private, is_plain=is_plain), is_plain=is_plain)
+        is_disjoint = _is_disjoint(self.everyone, private, private.rows.values())
+        return self._cache(owner, _combined(self.everyone, private, is_disjoint=is_disjoint), is_disjoint=is_disjoint)
 
     def rows_closed_by(self, put: Iterable[Row], drop: Iterable[Row]) -> list[Row]:
         """Rows that a change removes or replaces. A promoted row, unless a calibration, also leaves its former part."""
@@ -403,9 +403,9 @@ class Holdings:
             former = (row.owner if row.is_for_everyone else EVERYONE), here[1]
             places = [here] if isinstance(row, CalibrationRow) else [here, former]
             for place in places:
-                found = self.at(place)
-                if found is not None and (place == here or found.owner == row.owner):
-                    ended[place] = found
+                existing = self.at(place)
+                if existing is not None and (place == here or existing.owner == row.owner):
+                    ended[place] = existing
         return list(ended.values())
 
     def changed(self, put: Iterable[Row] = (), drop: Iterable[Row] = (), *, is_strict: bool = False) -> "Holdings":
@@ -435,23 +435,23 @@ class Holdings:
             return
         for owner, view in list(before._views.items()):
             if owner in self.private and owner not in change:
-                self._keep(owner, view, is_plain=owner in before._plain)
+                self._cache(owner, view, is_disjoint=owner in before._disjoint)
         for owner, changes in change.items():
             own = self.private.get(owner, NONE_PRIVATE)
-            is_plain = (owner in before._plain or owner not in before.private) and _is_plain(
+            is_disjoint = (owner in before._disjoint or owner not in before.private) and _is_disjoint(
                 self.everyone, own, (row for row in changes.values() if row is not None)
             )
-            if is_strict or (is_plain and before.cached_view(owner) is not None):
+            if is_strict or (is_disjoint and before.cached_view(owner) is not None):
                 view = _after(before.view(owner), self.everyone, changes, own.revision)
-                if is_plain and own.rows:
-                    self._keep(owner, view, is_plain=True)
+                if is_disjoint and own.rows:
+                    self._cache(owner, view, is_disjoint=True)
 
-    def _keep(self, owner: str, view: Catalogue, *, is_plain: bool) -> Catalogue:
+    def _cache(self, owner: str, view: Catalogue, *, is_disjoint: bool) -> Catalogue:
         for old in list(self._views)[: len(self._views) + 1 - MOST_VIEWS]:
             self._views.pop(old, None)
         self._views[owner] = view
-        if is_plain:
-            self._plain.add(owner)
+        if is_disjoint:
+            self._disjoint.add(owner)
         return view
 
 
@@ -476,7 +476,7 @@ def _after(view: Catalogue, everyone: Catalogue, change: Mapping[Key, Row | None
     return view.changed(put, drop, view_revision(everyone.revision, private))
 
 
-def _is_plain(everyone: Catalogue, private: PrivateRows, rows: Iterable[Row]) -> bool:
+def _is_disjoint(everyone: Catalogue, private: PrivateRows, rows: Iterable[Row]) -> bool:
     """Whether private rows conflict with no row for everyone: no shared name, and no missing GPU."""
     for row in rows:
         if any(gpu not in everyone.gpus and (GpuRow, gpu) not in private.rows for gpu in gpus_of(row)):
@@ -487,10 +487,10 @@ def _is_plain(everyone: Catalogue, private: PrivateRows, rows: Iterable[Row]) ->
     return True
 
 
-def _combined(everyone: Catalogue, private: PrivateRows, *, is_plain: bool) -> Catalogue:
+def _combined(everyone: Catalogue, private: PrivateRows, *, is_disjoint: bool) -> Catalogue:
     """The rows for everyone beside private ones, which stay as they are."""
     revision = view_revision(everyone.revision, private.revision)
-    if is_plain:
+    if is_disjoint:
         return everyone.changed(private.rows.values(), revision=revision)
     gpus = everyone.gpus.keys() | {key for kind, key in private.rows if kind is GpuRow}
     own = [row for row in private.rows.values() if gpus.issuperset(gpus_of(row))]

@@ -131,9 +131,9 @@ def measurements_like(connection: sa.Connection, rows: Collection[Measured], mos
     names = ("owner", "device", "fingerprint", "probe", "operation")
     is_alike = [columns[name].in_(sorted({getattr(row, name) for row in rows})) for name in names]
     candidates = _ALL.where(columns.quarantined_at.is_(None), *is_alike)
-    wanted = {shape_key(row.shape) for row in rows}
+    shape_keys = {shape_key(row.shape) for row in rows}
     stored_shapes = connection.scalars(candidates.with_only_columns(_SHAPE).distinct())
-    shapes = [text for text in stored_shapes if shape_key(loads(text)) in wanted]
+    shapes = [text for text in stored_shapes if shape_key(loads(text)) in shape_keys]
     identity = (*(columns[name] for name in names), columns.quantity, _SHAPE)
     age = (
         sa.func.row_number().over(partition_by=identity, order_by=(columns.measured_at.desc(), columns.id)).label("age")
@@ -266,12 +266,12 @@ def calibration_in(connection: sa.Connection, calibration_id: str) -> Calibratio
     return None if row is None else row_as(Calibration, row)
 
 
-def promoted_in(
+def mark_promoted_in(
     connection: sa.Connection, calibration: Calibration, moment: datetime, scope: Scope, *, retires: str | None
 ) -> None:
     """Mark a calibration as promoted, in the caller's transaction."""
     if retires is not None:
-        retired_in(connection, retires, moment)
+        mark_retired_in(connection, retires, moment)
     values = {"status": "promoted", "promoted_at": moment, "retired_at": None, "scope": scope}
     connection.execute(sa.update(CALIBRATIONS).where(CALIBRATIONS.c.id == calibration.id).values(values))
     log_change_in(connection, calibration.id)
@@ -280,10 +280,10 @@ def promoted_in(
 def retire_calibration(engine: sa.Engine, calibration_id: str, moment: datetime) -> None:
     """Retire a calibration that is not promoted."""
     with answering(), writing(engine) as connection:
-        retired_in(connection, calibration_id, moment)
+        mark_retired_in(connection, calibration_id, moment)
 
 
-def retired_in(connection: sa.Connection, calibration_id: str, moment: datetime) -> None:
+def mark_retired_in(connection: sa.Connection, calibration_id: str, moment: datetime) -> None:
     """Mark a calibration as retired or replaced, in the caller's transaction."""
     values = {"status": "retired", "retired_at": moment}
     connection.execute(sa.update(CALIBRATIONS).where(CALIBRATIONS.c.id == calibration_id).values(values))

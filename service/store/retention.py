@@ -51,7 +51,7 @@ class RetentionPeriods:
 
 
 @dataclass(frozen=True, slots=True)
-class _Old:
+class _OldRows:
     """One kind of old rows."""
 
     name: str
@@ -62,61 +62,61 @@ class _Old:
     """Keys of rows that stay because others refer to them."""
 
 
-def remove_old(engine: sa.Engine, keeping: RetentionPeriods, moment: datetime, pause: Pause) -> dict[str, int]:
+def remove_old(engine: sa.Engine, periods: RetentionPeriods, moment: datetime, pause: Pause) -> dict[str, int]:
     """Remove rows past their retention period that nothing refers to."""
     removed: dict[str, int] = {}
-    for old in _kinds(keeping, moment):
-        removed[old.name] = _forget(engine, old, pause)
-    if keeping.job_files_days:
-        removed["job files"] = _remove_files(engine, _before(moment, keeping.job_files_days), pause)
+    for old in _kinds(periods, moment):
+        removed[old.name] = _remove_rows(engine, old, pause)
+    if periods.job_files_days:
+        removed["job files"] = _remove_files(engine, _before(moment, periods.job_files_days), pause)
     return removed
 
 
-def _kinds(keeping: RetentionPeriods, moment: datetime) -> Iterator[_Old]:
+def _kinds(periods: RetentionPeriods, moment: datetime) -> Iterator[_OldRows]:
     """Old rows in removal order: a measurement keeps its launch check, that its answer, and a sweep its parts."""
-    if keeping.measurements_days:
-        then = _before(moment, keeping.measurements_days)
-        yield _Old("measurements", MEASUREMENTS, ("id",), (MEASUREMENTS.c.measured_at < then,), _fitted_on)
-    if keeping.jobs_days:
-        then = _before(moment, keeping.jobs_days)
+    if periods.measurements_days:
+        cutoff = _before(moment, periods.measurements_days)
+        yield _OldRows("measurements", MEASUREMENTS, ("id",), (MEASUREMENTS.c.measured_at < cutoff,), _fitted_on)
+    if periods.jobs_days:
+        cutoff = _before(moment, periods.jobs_days)
         has_later_parts = sa.exists().where(
-            JOBS.c.parent == SWEEPS.c.id, sa.or_(JOBS.c.status.not_in(ENDED), JOBS.c.finished_at >= then)
+            JOBS.c.parent == SWEEPS.c.id, sa.or_(JOBS.c.status.not_in(ENDED), JOBS.c.finished_at >= cutoff)
         )
-        yield _Old("sweeps", SWEEPS, ("id",), (SWEEPS.c.created_at < then, ~has_later_parts))
+        yield _OldRows("sweeps", SWEEPS, ("id",), (SWEEPS.c.created_at < cutoff, ~has_later_parts))
         is_alone = sa.or_(JOBS.c.parent.is_(None), ~sa.exists().where(SWEEPS.c.id == JOBS.c.parent))
         has_measurements = sa.exists().where(MEASUREMENTS.c.launch_check_id == JOBS.c.id)
-        yield _Old("jobs", JOBS, ("id",), (*_ended(then), is_alone, ~has_measurements))
-    if keeping.answers_days:
-        then = _before(moment, keeping.answers_days)
+        yield _OldRows("jobs", JOBS, ("id",), (*_ended(cutoff), is_alone, ~has_measurements))
+    if periods.answers_days:
+        cutoff = _before(moment, periods.answers_days)
         references: tuple[Any, ...] = (SCENARIO_REVISIONS.c.estimate_id, LAUNCH_CHECKS.c.estimate_id)
         unreferenced = (~sa.exists().where(estimate_id == ESTIMATES.c.id) for estimate_id in references)
-        yield _Old("answers", ESTIMATES, ("id",), (ESTIMATES.c.stored_at < then, *unreferenced))
-    if keeping.audit_days:
-        then = _before(moment, keeping.audit_days)
-        yield _Old("audit entries", AUDIT_LOG, ("number",), (AUDIT_LOG.c.at < then,))
-    then = _before(moment, LINKS_DAYS)
-    ended = sa.or_(SHARE_LINKS.c.expires_at < then, SHARE_LINKS.c.revoked_at < then)
-    yield _Old("share links", SHARE_LINKS, ("id",), (ended,))
+        yield _OldRows("answers", ESTIMATES, ("id",), (ESTIMATES.c.stored_at < cutoff, *unreferenced))
+    if periods.audit_days:
+        cutoff = _before(moment, periods.audit_days)
+        yield _OldRows("audit entries", AUDIT_LOG, ("number",), (AUDIT_LOG.c.at < cutoff,))
+    cutoff = _before(moment, LINKS_DAYS)
+    ended = sa.or_(SHARE_LINKS.c.expires_at < cutoff, SHARE_LINKS.c.revoked_at < cutoff)
+    yield _OldRows("share links", SHARE_LINKS, ("id",), (ended,))
     key = ("caller", "operation", "key")
-    yield _Old("remembered answers", REMEMBERED_ANSWERS, key, (REMEMBERED_ANSWERS.c.expires_at < moment,))
+    yield _OldRows("remembered answers", REMEMBERED_ANSWERS, key, (REMEMBERED_ANSWERS.c.expires_at < moment,))
 
 
-def _forget(engine: sa.Engine, old: _Old, pause: Pause) -> int:
+def _remove_rows(engine: sa.Engine, old: _OldRows, pause: Pause) -> int:
     columns = [old.table.c[name] for name in old.key]
     query, key = sa.select(*columns).where(*old.conditions), sa.tuple_(*columns)
     with answering(), reading(engine) as connection:
-        keys = _going(connection, query, old)
+        keys = _removable(connection, query, old)
 
     def remove(connection: sa.Connection, batch: Sequence[Key]) -> int:
-        going = _going(connection, query.where(key.in_(batch)).with_for_update(skip_locked=True), old)
-        if going:
-            connection.execute(sa.delete(old.table).where(key.in_(going)))
-        return len(going)
+        removable = _removable(connection, query.where(key.in_(batch)).with_for_update(skip_locked=True), old)
+        if removable:
+            connection.execute(sa.delete(old.table).where(key.in_(removable)))
+        return len(removable)
 
     return _in_batches(engine, keys, remove, pause)
 
 
-def _going(connection: sa.Connection, query: sa.Select[Any], old: _Old) -> list[Key]:
+def _removable(connection: sa.Connection, query: sa.Select[Any], old: _OldRows) -> list[Key]:
     referenced = old.referenced(connection)
     return [key for row in connection.execute(query) if (key := tuple(row)) not in referenced]
 
@@ -134,12 +134,12 @@ def _in_batches(
     return removed
 
 
-def _remove_files(engine: sa.Engine, then: datetime, pause: Pause) -> int:
+def _remove_files(engine: sa.Engine, cutoff: datetime, pause: Pause) -> int:
     """Remove files of single jobs, and their events but the last. Files of sweeps stay: they are the sweep's table."""
     files, events = JOB_FILES.c.job_id == JOBS.c.id, JOB_EVENTS.c.job_id == JOBS.c.id
     earlier_events = sa.and_(events, JOB_EVENTS.c.number < JOBS.c.events)
     has_any = sa.or_(sa.exists().where(files), sa.exists().where(earlier_events))
-    query = sa.select(JOBS.c.id).where(*_ended(then), JOBS.c.parent.is_(None), has_any)
+    query = sa.select(JOBS.c.id).where(*_ended(cutoff), JOBS.c.parent.is_(None), has_any)
     with answering(), reading(engine) as connection:
         job_ids = connection.execute(query).scalars().all()
 
@@ -157,8 +157,8 @@ def _before(moment: datetime, days: float) -> datetime:
     return moment - timedelta(days=days)
 
 
-def _ended(then: datetime) -> list[sa.ColumnElement[bool]]:
-    return [JOBS.c.status.in_(ENDED), JOBS.c.finished_at < then]
+def _ended(cutoff: datetime) -> list[sa.ColumnElement[bool]]:
+    return [JOBS.c.status.in_(ENDED), JOBS.c.finished_at < cutoff]
 
 
 def _fitted_on(connection: sa.Connection) -> Set[Key]:

@@ -17,19 +17,19 @@ FIRST_YEAR = 2023
 """The earliest year that a version of torchtitan may name: there was no torchtitan before."""
 
 
-def _named(versions: Versions | None) -> dict[str, str]:
+def _versions(versions: Versions | None) -> dict[str, str]:
     """The versions that are named, by library."""
     every = {} if versions is None else {one.name: getattr(versions, one.name) for one in fields(Versions)}
     return {library: version for library, version in every.items() if version is not None}
 
 
 def _unreadable(software: Software) -> list[str]:
-    return [library for library, version in _named(software.versions).items() if not is_version(version)]
+    return [library for library, version in _versions(software.versions).items() if not is_version(version)]
 
 
 def _undated_torchtitan(software: Software) -> str | None:
-    """A version of torchtitan that can be read, but is no month that torchtitan has seen."""
-    version = _named(software.versions).get("torchtitan")
+    """A readable version of torchtitan that is not a month since FIRST_YEAR."""
+    version = _versions(software.versions).get("torchtitan")
     is_undated = version is not None and is_version(version) and not is_year_and_month(version, FIRST_YEAR)
     return version if is_undated else None
 
@@ -44,17 +44,17 @@ VERSION_RULES: dict[str, Rule[Software, None]] = {
         lambda software, _: {"version": _undated_torchtitan(software), "first_year": FIRST_YEAR},
     ),
 }
-"""What has to hold before anything else is read of a software."""
+"""Rules of versions, which are checked before all other rules of software."""
 
 
-def _used(workload: Workload) -> tuple[str, ...]:
-    """Libraries that the software is made of, as far as their versions change what it keeps."""
+def _relevant_libraries(workload: Workload) -> tuple[str, ...]:
+    """Libraries of the stack whose versions change what it keeps in memory."""
     engine = ("transformer_engine", "megatron_core") if workload.implementation.uses_transformer_engine else ()
     return (*engine, *(("torchtitan",) if workload.software.name == "torchtitan" else ()), "torch")
 
 
-def _unused(workload: Workload) -> list[str]:
-    return [library for library in _named(workload.versions) if library not in _used(workload)]
+def _irrelevant_libraries(workload: Workload) -> list[str]:
+    return [library for library in _versions(workload.versions) if library not in _relevant_libraries(workload)]
 
 
 def _has_implementation(workload: Workload) -> bool:
@@ -65,7 +65,7 @@ def _offloads_activations(layout: CompleteLayout) -> bool:
     return layout.offload in ("activations", "optimizer-and-activations")
 
 
-_SHARDED_UPDATES = ("adamw", "sgd-momentum")
+_FSDP_OPTIMIZERS = ("adamw", "sgd-momentum")
 """Optimizers of Megatron-FSDP, which shards gradients and weights."""
 
 
@@ -93,7 +93,7 @@ SOFTWARE_RULES: dict[str, WorkloadRule] = {
         lambda w, _: {
             "meaning": CROSS_ENTROPIES["transformer-engine"].meaning,
             "versions": " and ".join(
-                f"{name} {version}" for name, version in _named(w.versions).items() if name in ENGINE_LOSS_SINCE
+                f"{name} {version}" for name, version in _versions(w.versions).items() if name in ENGINE_LOSS_SINCE
             ),
         },
     ),
@@ -101,8 +101,8 @@ SOFTWARE_RULES: dict[str, WorkloadRule] = {
         lambda w, _: not w.requested.gradient_fusion or w.software.name == "megatron-core"
     ),
     "versions_are_of_the_stack": Rule(
-        lambda w, _: not _has_implementation(w) or not _unused(w),
-        lambda w, _: {"unused": " and ".join(_unused(w)), "used": " and ".join(_used(w))},
+        lambda w, _: not _has_implementation(w) or not _irrelevant_libraries(w),
+        lambda w, _: {"unused": " and ".join(_irrelevant_libraries(w)), "used": " and ".join(_relevant_libraries(w))},
     ),
     "experts_are_grouped_by_transformer_engine": Rule(
         lambda w, _: (
@@ -142,8 +142,8 @@ SOFTWARE_RULES: dict[str, WorkloadRule] = {
         lambda *_: {"stacks": ", ".join(name for name, row in STACKS.items() if row.offloads_activations)},
     ),
     "sharded_weights_have_an_update": Rule(
-        lambda w, layout: not (_is_megatron(w) and layout.zero_stage >= 2) or w.recipe.optimizer in _SHARDED_UPDATES,
-        lambda *_: {"optimizers": " or ".join(_SHARDED_UPDATES)},
+        lambda w, layout: not (_is_megatron(w) and layout.zero_stage >= 2) or w.recipe.optimizer in _FSDP_OPTIMIZERS,
+        lambda *_: {"optimizers": " or ".join(_FSDP_OPTIMIZERS)},
     ),
     "offloaded_activations_are_the_engines": Rule(
         lambda w, layout: (
@@ -245,7 +245,7 @@ def _unusable_modules(workload: Workload) -> list[str]:
     return [module for module in workload.recompute.modules if module not in names and module != "op"]
 
 
-def _unknown_axes(workload: Workload, layout: CompleteLayout) -> list[str]:
+def _unsupported_axes(workload: Workload, layout: CompleteLayout) -> list[str]:
     question = {axis: getattr(layout, axis) or 1 for axis in EVERY_AXIS}
     split_as_every_mlp = layout.expert == 1 and layout.expert_tensor == layout.tensor
     if split_as_every_mlp or not workload.model.num_experts:
@@ -253,7 +253,7 @@ def _unknown_axes(workload: Workload, layout: CompleteLayout) -> list[str]:
     return [axis for axis, degree in question.items() if degree > 1 and axis not in workload.stack.axes]
 
 
-def _unknown_layers(workload: Workload) -> list[str]:
+def _unsupported_layers(workload: Workload) -> list[str]:
     return [mixer for mixer in recurrences_of(workload.model) if mixer not in workload.stack.recurrences]
 
 
@@ -263,10 +263,10 @@ def _missing_formats(gpu: Gpu, precision: Precision) -> list[str]:
 
 
 def _gradient_format_fits(workload: Workload) -> bool:
-    wanted = workload.recipe.gradient_dtype
+    requested = workload.recipe.gradient_dtype
     casts_weights = workload.precision.is_mixed and workload.stack.mixed_weights == "fp32"
     own = "fp32" if casts_weights else workload.precision.attention_format
-    return wanted in (None, "fp32", own)
+    return requested in (None, "fp32", own)
 
 
 ABILITY_RULES: dict[str, WorkloadRule] = {
@@ -285,18 +285,18 @@ ABILITY_RULES: dict[str, WorkloadRule] = {
     ),
     "stack_accumulates_in_the_format": Rule(lambda w, _: _gradient_format_fits(w)),
     "stack_has_the_layers": Rule(
-        lambda w, _: not _unknown_layers(w),
+        lambda w, _: not _unsupported_layers(w),
         lambda w, _: {
-            "layers": " and no ".join(_unknown_layers(w)),
+            "layers": " and no ".join(_unsupported_layers(w)),
             "stacks": " or ".join(
                 name for name, row in STACKS.items() if {*recurrences_of(w.model)} <= {*row.recurrences}
             ),
         },
     ),
     "stack_has_the_axis": Rule(
-        lambda w, layout: not _unknown_axes(w, layout),
+        lambda w, layout: not _unsupported_axes(w, layout),
         lambda w, layout: {
-            "unknown": ", ".join(_unknown_axes(w, layout)),
+            "unknown": ", ".join(_unsupported_axes(w, layout)),
             "axes": "".join(f", {axis}" for axis in w.stack.axes),
         },
     ),
@@ -377,11 +377,11 @@ ABILITY_RULES: dict[str, WorkloadRule] = {
 }
 
 
-_WRITTEN_FOR: dict[AttentionName, str] = {"flash-3": "Hopper", "flash-4": "Blackwell"}
-"""Generation that a kernel is written for, where it runs on no other."""
+_ONLY_ON: dict[AttentionName, str] = {"flash-3": "Hopper", "flash-4": "Blackwell"}
+"""The only generation that a kernel runs on."""
 
 
-_RUNS_NOT_ON: dict[AttentionName, tuple[str, ...]] = {
+_NOT_ON: dict[AttentionName, tuple[str, ...]] = {
     "flash-1": ("Pascal", "Volta"),
     "flash-2": ("Pascal", "Volta", "Turing"),
     "cudnn": ("Pascal", "Volta", "Turing", "CDNA2", "CDNA3", "CDNA4"),
@@ -390,15 +390,15 @@ _RUNS_NOT_ON: dict[AttentionName, tuple[str, ...]] = {
 cuDNN support matrix (fused attention from Ampere on)."""
 
 
-def _lacks_kernel(workload: Workload) -> str | None:
+def _kernel_problem(workload: Workload) -> str | None:
     """Reason why an attention kernel does not run on the GPU with the software; None where it runs."""
     kernel, architecture, software = workload.recipe.attention, generation(workload.gpu), workload.software
     if software.implementation not in IMPLEMENTATIONS[software.name]:
         return None
-    if kernel in _WRITTEN_FOR:
-        is_there = architecture == _WRITTEN_FOR[kernel]
-        return None if is_there else f"{kernel} is written for {_WRITTEN_FOR[kernel]}, and the GPU is {architecture}"
-    if architecture in _RUNS_NOT_ON.get(kernel, ()):
+    if kernel in _ONLY_ON:
+        is_there = architecture == _ONLY_ON[kernel]
+        return None if is_there else f"{kernel} is written for {_ONLY_ON[kernel]}, and the GPU is {architecture}"
+    if architecture in _NOT_ON.get(kernel, ()):
         return f"{kernel} does not run on {architecture}"
     calls_cudnn = workload.implementation.uses_transformer_engine or software.name == "torchtitan"
     if kernel != "cudnn" or calls_cudnn:
@@ -407,21 +407,21 @@ def _lacks_kernel(workload: Workload) -> str | None:
 
 
 ATTENTION_RULES: dict[str, WorkloadRule] = {
-    "kernel_runs_there": Rule(lambda w, _: _lacks_kernel(w) is None, lambda w, _: {"reason": _lacks_kernel(w)}),
+    "kernel_runs_there": Rule(lambda w, _: _kernel_problem(w) is None, lambda w, _: {"reason": _kernel_problem(w)}),
 }
 
 
 LEAST_LIMIT_FRACTION = 0.2
-"""Least limit that a board takes over its rated power: 100 of 400 W for an A100 SXM, 200 of 700 W for an H100 SXM.
+"""Lowest power limit of a board over its rated power: 100 of 400 W for an A100 SXM, 200 of 700 W for an H100 SXM.
 Source: nvidia-smi -q -d POWER of both (0.25, 0.29), and some room for others."""
 
 MOST_RATIO = 10.0
-"""Measured over predicted seconds of a step, or the other way round, beyond which one of them is of another
+"""Largest ratio of measured to predicted seconds of a step, or the reverse; beyond it one of them is of another
 configuration or in another unit. Source: an assumption; a round figure."""
 
 
 def _implausible(workload: Workload) -> str | None:
-    """The first measured step that is too far from what was predicted, in words."""
+    """Text on the first measured step that is too far from its prediction; None where there is none."""
     for index, step in enumerate(workload.cluster.measured_steps):
         if not 1 / MOST_RATIO <= step.measured_seconds / step.predicted_seconds <= MOST_RATIO:
             return f"step {index} took {step.measured_seconds:g} s, and {step.predicted_seconds:g} s predicted"

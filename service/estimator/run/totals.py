@@ -466,11 +466,8 @@ def spares_of(cluster: CompleteCluster) -> int:
 
 def _power_watts(resolved: ResolvedQuestion) -> tuple[float, float]:
     """Power at the meter of one GPU with its share of hosts and building, busy and idle."""
-    cluster, board, most = (
-        resolved.question.cluster,
-        resolved.workload.gpu.board_watts,
-        limited_watts(resolved.workload),
-    )
+    cluster, workload = resolved.question.cluster, resolved.workload
+    board, most = workload.gpu.board_watts, limited_watts(workload)
     loads = (cluster.busy_power_fraction, cluster.idle_power_fraction)
     busy, idle = (gpu_watts(board, most, cluster.host_power_fraction, load, cluster.pue) for load in loads)
     return busy, idle

@@ -18,19 +18,19 @@ from service.errors import Conflict, ForAdmins, NotFound, Problem
 from service.estimator import FORMULAS_VERSION
 from service.estimator.constants import DeviceCalibration, calibrated
 from service.estimator.question import Documented
-from service.features.calibrations.fitting import Steps, constants_of, device_of, steps_of
+from service.features.calibrations.fitting import StepPredictor, constants_of, device_of, step_predictor_of
 from service.store import Connection, Engine
 from service.store.history import History, Rows
 from service.store.keys import Caller
 from service.store.measurements import (
     Calibration,
     Measured,
+    mark_promoted_in,
+    mark_retired_in,
     measurements_outside_quarantine,
-    promoted_in,
     read_calibration,
     read_calibrations,
     retire_calibration,
-    retired_in,
 )
 from service.tabular.lists import Column, Listed, Record, as_record, columns_of
 from service.validation.devices import is_possible, observation_of
@@ -145,7 +145,7 @@ def promote(
     def also(connection: Connection, before: Holdings) -> None:
         current = holdings_row(calibration, scope, before)
         replaced = None if current is None else current.calibration.id
-        promoted_in(connection, calibration, datetime.now(UTC), scope, retires=replaced)
+        mark_promoted_in(connection, calibration, datetime.now(UTC), scope, retires=replaced)
 
     history.change(caller.owner, decide, also)
     return find_calibration(engine, caller, calibration_id)
@@ -249,9 +249,9 @@ def _withdraw(history: History, caller: Caller, calibration: Calibration, before
 
     def also(connection: Connection, _: Holdings) -> None:
         moment = datetime.now(UTC)
-        retired_in(connection, calibration.id, moment)
+        mark_retired_in(connection, calibration.id, moment)
         if before is not None:
-            promoted_in(connection, before, moment, calibration.scope, retires=None)
+            mark_promoted_in(connection, before, moment, calibration.scope, retires=None)
 
     history.change(caller.owner, decide, also)
 
@@ -337,7 +337,7 @@ def drift_of(engine: Engine, catalogue: Catalogue, caller: Caller, calibration_i
         if row.id not in fitted_on
     ]
     newer = [row for row in newer if is_possible(row, device_of(row, catalogue))]
-    steps = steps_of(engine, newer)
+    steps = step_predictor_of(engine, newer)
     parts = tuple(
         part
         for probe in sorted({row.probe for row in newer})
@@ -354,7 +354,7 @@ def drift_of(engine: Engine, catalogue: Catalogue, caller: Caller, calibration_i
 
 
 def _drift_part(
-    probe: str, newer: Sequence[Measured], calibration: Calibration, catalogue: Catalogue, steps: Steps
+    probe: str, newer: Sequence[Measured], calibration: Calibration, catalogue: Catalogue, steps: StepPredictor
 ) -> CalibrationDriftPart | None:
     """Errors of one probe; None if the calibration does not change its predictions."""
     uncalibrated = device_of(newer[0], catalogue)

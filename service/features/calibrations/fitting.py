@@ -37,7 +37,7 @@ class TrainedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepPredictor:
     """Predictor of measurements, steps of known models and recipes included."""
 
     trained: Mapping[str, TrainedModel]
@@ -102,18 +102,18 @@ def trained_by(payload: Mapping[str, Any]) -> TrainedModel | None:
         return None
 
 
-def steps_of(engine: Engine, rows: Sequence[Measured]) -> Steps:
+def step_predictor_of(engine: Engine, rows: Sequence[Measured]) -> StepPredictor:
     """Models and recipes of the step probes of some measurements."""
     checks = {row.run: row.launch_check_id for row in rows if row.probe == STEP and row.launch_check_id is not None}
     jobs = {run: read_job(engine, check) for run, check in checks.items()}
     trained_runs = {run: trained_by(job.payload) for run, job in jobs.items() if job is not None}
-    return Steps({run: trained for run, trained in trained_runs.items() if trained is not None})
+    return StepPredictor({run: trained for run, trained in trained_runs.items() if trained is not None})
 
 
 def steps_on(payload: Mapping[str, Any], run: str) -> Callable[[Iterable[Observed], Gpu], tuple[StepCalibration, ...]]:
     """Function that predicts the measured steps of one launch check."""
     trained = trained_by(payload)
-    return Steps({} if trained is None else {run: trained}).on
+    return StepPredictor({} if trained is None else {run: trained}).on
 
 
 OWN = "own"
@@ -165,7 +165,7 @@ class FitData:
     """Data of a fit."""
 
     rows: Sequence[Measured]
-    steps: Steps
+    steps: StepPredictor
     seen: frozenset[str]
     """Ids of the measurements that the current calibration was fitted on."""
     note: str
@@ -181,7 +181,7 @@ def read_fit_data(engine: Engine, catalogue: Catalogue, caller: Caller, body: Ma
     before = _current_id(rows[0], catalogue)
     known = None if before is None else read_calibration(engine, before)
     seen = frozenset[str]() if known is None else frozenset(known.fitted_on)
-    return FitData(rows=rows, steps=steps_of(engine, rows), seen=seen, note=chosen.note, owner=caller.owner)
+    return FitData(rows=rows, steps=step_predictor_of(engine, rows), seen=seen, note=chosen.note, owner=caller.owner)
 
 
 def fit_calibration(data: FitData, catalogue: Catalogue) -> Calibration:
@@ -196,7 +196,9 @@ def fit_calibration(data: FitData, catalogue: Catalogue) -> Calibration:
     return replace(fitted, note=data.note, owner=data.owner)
 
 
-def calibration_on(rows: Sequence[Measured], catalogue: Catalogue, seen: frozenset[str], steps: Steps) -> Calibration:
+def calibration_on(
+    rows: Sequence[Measured], catalogue: Catalogue, seen: frozenset[str], steps: StepPredictor
+) -> Calibration:
     """Fit a calibration to measurements of one device, and compare it with the current one, fitted on `seen`."""
     gpu = device_of(rows[0], catalogue)
     observed = [observation_of(row) for row in rows]

@@ -19,7 +19,7 @@ _EXPERTS = f"{_MODEL}moe_config."
 _ADD_LAYER = "add the layer to nanotron's code"
 
 
-def _windows(value: Any, question: CompleteQuestion) -> rules.Written:
+def _attention_window(value: Any, question: CompleteQuestion) -> rules.Written:
     kinds = {*value} or ({"sliding_attention"} if question.model.sliding_window else {"full_attention"})
     if kinds == {"full_attention"}:
         return None
@@ -59,7 +59,7 @@ MODEL_RULES: rules.Rules = {
                 value in (None, q.model.hidden_size // max(1, q.model.num_attention_heads))
             ),
             "model.max_position_embeddings": lambda value, q: max(q.recipe.sequence_length, value or 0),
-            "model.layer_types": _windows,
+            "model.layer_types": _attention_window,
             "model.num_experts": _experts,
             "model.mlp_layer_types": lambda value, q: {*value} <= ({"sparse"} if q.model.num_experts else {"dense"}),
         },

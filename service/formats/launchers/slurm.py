@@ -66,8 +66,8 @@ def scheduled_by_slurm(job: SlurmJob, overrides: dict[str, Any]) -> Scheduled:
     """The job that a hook describes, with its GPUs counted."""
     tasks = job.nodes if job.tasks is None else job.tasks
     amounts = ((job.tres_per_node, job.nodes), (job.tres_per_job, 1), (job.tres_per_task, tasks))
-    found = ((name, each * times) for resources, times in amounts for name, each in [gpus_in(resources)] if each)
-    name, gpus = next(found, (None, 0))
+    requested = ((name, each * times) for resources, times in amounts for name, each in [gpus_in(resources)] if each)
+    name, gpus = next(requested, (None, 0))
     if not gpus:
         message, fix = "the job asks for no GPU, so there is nothing to check", "ask for GPUs, e.g. --gpus-per-node=8"
         raise Refused(Problem(field="tres_per_node", code="no_gpus", message=message, fix=fix))
@@ -88,6 +88,6 @@ def gpus_in(resources: str) -> tuple[str | None, int]:
     >>> gpus_in("gres/gpu:h100:8"), gpus_in("gres:gpu:4"), gpus_in("cpu:4")
     (('h100', 8), (None, 4), (None, 0))
     """
-    found = _GPUS.findall(resources)
-    named = next((name for name, _ in found if name), None)
-    return named, sum(int(count) for _, count in found)
+    matches = _GPUS.findall(resources)
+    named = next((name for name, _ in matches if name), None)
+    return named, sum(int(count) for _, count in matches)

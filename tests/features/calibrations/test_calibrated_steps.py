@@ -14,7 +14,7 @@ from service.estimator.constants import calibrated
 from service.estimator.resolve import configuration_of
 from service.estimator.run.run import compute_configuration
 from service.estimator.samples import H100
-from service.features.calibrations.fitting import Steps, TrainedModel, trained_by
+from service.features.calibrations.fitting import StepPredictor, TrainedModel, trained_by
 from service.features.launch_checks.tasks import step_parameters
 from tests.ask import question
 from tests.calibration.observations import ENVIRONMENT, TRUE_GPU, products
@@ -53,7 +53,7 @@ def timed(run: str, depth: int, off: float = 1.0, **changed: Any) -> Observed:
     )
 
 
-STEPS = Steps({run: trained() for run in ("one", "two")})
+STEPS = StepPredictor({run: trained() for run in ("one", "two")})
 MEASURED = [
     *products("one"),
     *(timed(run, depth, off) for run, off in (("one", 1.0), ("two", 1.02)) for depth in (1, 2)),
