@@ -69,7 +69,7 @@ def test_what_is_wrong_with_its_arguments_is_said() -> None:
         (["--label", "rack"], "NAME=VALUE"),
         (["--max-idle", "soon"], "a number of seconds"),
         (["--runner", "nowhere"], "invalid choice"),
-        (["--url", "nowhere"], "no address of a service"),
+        (["--url", "nowhere"], "not the address of a service"),
     ):
         done = run(["worker", *words])
         assert done.returncode == 2
