@@ -8,7 +8,7 @@ from typing import Any, Protocol, get_args
 from service.catalogue.shipped import csv_rows
 from service.estimator.other_tools.comparison import TOOLS
 from service.estimator.question import ImplementationName
-from service.estimator.software.precision import OPTIMIZERS, PRECISIONS, QUANTIZATIONS
+from service.estimator.software.precision import OPTIMIZERS, PRECISIONS, QUANTIZATIONS, SHORT_NAMES
 from service.estimator.software.stacks import CROSS_ENTROPIES, IMPLEMENTATIONS, STACKS
 
 
@@ -35,6 +35,14 @@ def _choices_of(table: Mapping[Any, _Described]) -> list[Choice]:
     return [Choice(name=name, meaning=row.meaning, source=row.source) for name, row in table.items()]
 
 
+def _short_precisions() -> list[Choice]:
+    """Short names of precision recipes."""
+    return [
+        Choice(name=short, meaning=f"short for {name}: {PRECISIONS[name].meaning}", source=PRECISIONS[name].source)
+        for short, name in SHORT_NAMES.items()
+    ]
+
+
 def _implementation(name: ImplementationName) -> Choice:
     """An implementation with its meanings and sources over the stacks that have it."""
     rows = {stack: table[name] for stack, table in IMPLEMENTATIONS.items() if name in table}
@@ -46,7 +54,7 @@ def _implementation(name: ImplementationName) -> Choice:
 def choices() -> dict[str, tuple[Choice, ...]]:
     """Every enumeration of a question, by field; under `method` the other tools that may answer POST /v1/memory."""
     tables = {
-        "recipe.precision": _choices_of(PRECISIONS),
+        "recipe.precision": [*_choices_of(PRECISIONS), *_short_precisions()],
         "recipe.optimizer": _choices_of(OPTIMIZERS),
         "recipe.stack": _choices_of(STACKS),
         "recipe.stack.implementation": [_implementation(name) for name in get_args(ImplementationName)],

@@ -15,6 +15,7 @@ from service.estimator.question import OffloadName, OwnedPrice, Price, Question,
 from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.run.run import LoadedStage, loads_of, peak_stage_of, slowest_step, stages_of, total_seconds
 from service.estimator.run.totals import checkpointing_of, interruption_inputs, spares_of
+from service.estimator.software.precision import SHORT_NAMES
 from service.estimator.software.stacks import CROSS_ENTROPIES
 from service.estimator.time.rates import UNMEASURED_RATES, generation_rates
 from service.units import BYTES, in_units
@@ -41,10 +42,15 @@ NO_ELECTRICITY = "cost_usd holds no electricity: give price.usd_per_kwh"
 """Warnings about totals; a memory answer has none of them."""
 
 
-def assumptions_of(resolved: ResolvedQuestion) -> tuple[str, ...]:
-    """What the estimate assumes."""
+_SHORT_NAME = "precision {given} is {meant}, with an fp32 master copy; {given}-pure keeps none"
+
+
+def assumptions_of(question: Question, resolved: ResolvedQuestion) -> tuple[str, ...]:
+    """What the estimate of a question assumes."""
+    given = question.recipe.precision
     run = (*_interruptions(resolved), *_power(resolved), *_price(resolved))
     return (
+        *((_SHORT_NAME.format(given=given, meant=SHORT_NAMES[given]),) if given in SHORT_NAMES else ()),
         *_configuration(resolved),
         *_documents(resolved),
         *_method(resolved),

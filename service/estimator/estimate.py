@@ -16,7 +16,7 @@ def estimate(question: Question) -> Estimate:
     return numbers_of(
         running,
         totals,
-        assumptions=(*assumptions_of(resolved), *describe_stages(resolved, known.peak)),
+        assumptions=(*assumptions_of(question, resolved), *describe_stages(resolved, known.peak)),
         warnings=(*warnings_of(resolved, known.parameters.active), *lost_time_warnings(resolved, totals)),
     )
 
@@ -29,6 +29,6 @@ def estimate_memory(question: Question) -> MemoryEstimate:
         resolved=resolved.question,
         verdict=verdict_of(peak.memory.oom_probability_fraction),
         memory=peak.memory,
-        assumptions=(*assumptions_of(resolved), *describe_stages(resolved, peak)),
+        assumptions=(*assumptions_of(question, resolved), *describe_stages(resolved, peak)),
         warnings=warnings_of_memory(resolved),
     )

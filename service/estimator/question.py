@@ -17,11 +17,13 @@ Normalization = Literal["rmsnorm", "layernorm", "layernorm_no_bias", "nonparamet
 QkNorm = Literal["none", "per_head_dim", "per_head_dim_biased", "full", "l2"]
 AttentionGate = Literal["none", "per_head", "elementwise"]
 PrecisionName = Literal[
-    "fp32", "fp16", "bf16", "int8", "fp16-mixed", "bf16-mixed",
+    "fp32", "fp16", "bf16", "fp16-mixed", "bf16-mixed", "fp16-pure", "bf16-pure", "int8",
     "fp8-tensorwise", "fp8-blockwise", "mxfp8", "nvfp4", "fp8-deepseek",
 ]  # fmt: skip
 GradientDtype = Literal["fp32", "bf16", "fp16"]
-OptimizerName = Literal["adamw", "adamw-8bit", "sgd-momentum", "adafactor", "lion", "muon", "adam-mini"]
+OptimizerName = Literal[
+    "adamw", "adam", "adamw-8bit", "sgd", "sgd-momentum", "rmsprop", "adafactor", "lion", "muon", "adam-mini",
+]  # fmt: skip
 RecomputeName = Literal["none", "selective", "full"]
 RecomputeModule = Literal[
     "core_attn", "layernorm", "mlp", "moe", "moe_act", "shared_experts", "mla_up_proj", "op",
@@ -613,7 +615,8 @@ class Recipe(Strict):
     stages: Annotated[tuple[RunStage, ...], Len(0, 64)] = ()
     """First parts of the run with another batch or length; after the last one the recipe's own values hold."""
     precision: PrecisionName | None = None
-    """Number formats of weights, compute and master copy; bf16-mixed where absent, fp16-mixed on a GPU without bf16."""
+    """Number formats of weights, compute and master copy; bf16-mixed where absent, fp16-mixed on a GPU without bf16.
+    bf16 and fp16 are short for bf16-mixed and fp16-mixed; bf16-pure and fp16-pure keep no fp32 copy of the weights."""
     gradient_dtype: GradientDtype | None = None
     """Format in which gradients are accumulated; the stack's own where absent."""
     optimizer: OptimizerName = "adamw"

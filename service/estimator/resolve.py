@@ -44,7 +44,7 @@ from service.estimator.refusals import refusal
 from service.estimator.rule import LayoutRule, WorkloadRule, divisors_of, problems_of
 from service.estimator.rules import software, training
 from service.estimator.schedule import complete_stages, global_batch_of, placed, questions_of
-from service.estimator.software.precision import PRECISIONS, default_gradient_dtype, default_precision
+from service.estimator.software.precision import PRECISIONS, SHORT_NAMES, default_gradient_dtype, default_precision
 from service.estimator.software.stacks import STACKS, Stack, default_stack, software_of
 from service.estimator.workload import Workload, recompute_of, workload_of
 
@@ -106,7 +106,7 @@ def _fill_recipe(recipe: Recipe, gpu: Gpu, layout: CompleteLayout) -> CompleteRe
     """Everything but the stages of the run."""
     batch = global_batch_of(recipe, layout.data)
     stack = STACKS[software_of(recipe).name]
-    name = recipe.precision or default_precision(gpu)
+    name = SHORT_NAMES.get(recipe.precision, recipe.precision) if recipe.precision else default_precision(gpu)
     return completed(
         CompleteRecipe,
         recipe,

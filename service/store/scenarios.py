@@ -12,6 +12,8 @@ import sqlalchemy as sa
 
 from service.errors import Stale
 from service.estimator.answer import Verdict
+from service.estimator.software.precision import SHORT_NAMES_SINCE, in_present_names
+from service.estimator.software.versions import at_least
 from service.store.engine import RowPart, answering, insert_new, insert_or, part_of, reading, row_as, values_of, writing
 from service.store.requests import log_change_in
 from service.store.tables import CHECKED_QUESTIONS, ESTIMATE_OWNERS, ESTIMATES, SCENARIO_REVISIONS, SCENARIOS
@@ -113,7 +115,17 @@ def read_scenario(engine: sa.Engine, scenario_id: str, revision: int | None = No
     query = query.where(SCENARIOS.c.id == scenario_id, SCENARIO_REVISIONS.c.revision == number)
     with answering(), reading(engine) as connection:
         row = connection.execute(query).mappings().one_or_none()
-    return None if row is None else SavedQuestion(row_as(Scenario, row), row["question"])
+    return (
+        None
+        if row is None
+        else SavedQuestion(row_as(Scenario, row), _in_present_names(row["question"], row["formulas"]))
+    )
+
+
+def _in_present_names(question: Question, formulas: str) -> Question:
+    if at_least(formulas, SHORT_NAMES_SINCE):
+        return question
+    return {**question, "recipe": in_present_names(question["recipe"])}
 
 
 def create_scenario(engine: sa.Engine, saved: SavedQuestion, answer: bytes) -> None:

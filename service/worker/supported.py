@@ -88,8 +88,17 @@ KERNELS = ("eager", "flash", "flash-2", "cudnn")
 
 OPTIMIZERS = ("adamw", "sgd-momentum")
 
-WEIGHTS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp16-mixed": "float32", "bf16-mixed": "float32"}
-"""torch's format of the weights under each supported precision recipe."""
+WEIGHTS = {
+    "fp32": "float32",
+    "fp16-pure": "float16",
+    "bf16-pure": "bfloat16",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp16-mixed": "float32",
+    "bf16-mixed": "float32",
+}
+"""torch's format of the weights under each supported precision recipe; a service of before 2026.11.7 names pure ones
+by their format alone."""
 
 _REQUIRED = {"method": "full", "offload": "none", "batching": "packed", "expert_imbalance": 1.0, "checkpoint": None}
 """Values of a recipe that one device without data parallelism requires."""

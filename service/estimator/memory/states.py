@@ -110,7 +110,7 @@ def update_bytes(workload: Workload) -> float:
     >>> update_bytes(sample_workload())
     0.0
     """
-    if workload.software.fused_update or workload.recipe.optimizer == "sgd-momentum":
+    if workload.software.fused_update or workload.recipe.optimizer in ("sgd", "sgd-momentum"):
         return 0.0
     each = min(MOST_ROOT_BYTES, moment_bytes(workload.optimizer, workload.precision, workload.recipe.moment_dtype))
     return each if at_least(workload.versions.torch, "2.1") else 2 * each

@@ -1,7 +1,8 @@
 """Number formats of weights, gradients, master copy and activations, and states of optimizers, in precision.json."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from service.estimator.model.ledger import Weight
 from service.estimator.question import (
@@ -58,6 +59,22 @@ class Precision:
 
 
 PRECISIONS = Table(__package__, "precision.json", "precisions", dict[PrecisionName, Precision])
+
+SHORT_NAMES: dict[PrecisionName, PrecisionName] = {"bf16": "bf16-mixed", "fp16": "fp16-mixed"}
+"""Recipes that short names stand for. Source: bf16 and fp16 of Hugging Face's TrainingArguments and of Megatron-LM."""
+
+SHORT_NAMES_SINCE = "2026.11.7"
+"""Formulas under which a short name first stood for a mixed recipe; before, it stood for the pure one."""
+
+
+def in_present_names(recipe: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A recipe of earlier formulas, as JSON, with the present name of its precision.
+
+    >>> in_present_names({"precision": "bf16"})
+    {'precision': 'bf16-pure'}
+    """
+    is_short = recipe.get("precision") in SHORT_NAMES
+    return {**recipe, "precision": f"{recipe['precision']}-pure"} if is_short else recipe
 
 
 def peak_flop_per_s(gpu: Gpu, number_format: Format) -> float | None:

@@ -15,6 +15,7 @@ from service.estimator.constants import DeviceCalibration, StepCalibration, cali
 from service.estimator.question import Cluster, Gpu, Layout, MeasuredStep, Model, Question, Recipe
 from service.estimator.resolve import ResolvedQuestion, configuration_of
 from service.estimator.run.run import compute_configuration
+from service.estimator.software.precision import in_present_names
 from service.estimator.software.stacks import software_of
 from service.features.calibrations.schemas import chosen_of, read_chosen, values_of
 from service.features.measurements.measurements import now_text
@@ -93,10 +94,11 @@ def trained_by(payload: Mapping[str, Any]) -> TrainedModel | None:
     )
     if parameters is None:
         return None
+    recipe = in_present_names(parameters.get("recipe") or {})  # tasks hold no short names of the present
     try:
         return TrainedModel(
             model=read_spec(Model, parameters.get("model"), "model"),
-            recipe=read_spec(Recipe, parameters.get("recipe"), "recipe"),
+            recipe=read_spec(Recipe, recipe, "recipe"),
         )
     except Refused:
         return None

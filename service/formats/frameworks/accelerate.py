@@ -126,7 +126,7 @@ RULES: rules.Rules = {
                 "steps of accumulation are the script's",
                 f"give it {value // (q.recipe.micro_batch * q.layout.data)} gradient accumulation steps",
             ),
-            "recipe.gradient_dtype": lambda value, q: value == "fp32" or q.recipe.precision in ("bf16", "fp16"),
+            "recipe.gradient_dtype": lambda value, q: value == "fp32" or q.recipe.precision.endswith("-pure"),
             "recipe.optimizer": lambda value, _: rules.not_expressible(
                 f"the optimizer, {value}, is made by the script", rules.IN_SCRIPT
             ),

@@ -28,16 +28,16 @@ def _recompute(value: Any, question: CompleteQuestion) -> rules.Written:
 
 def _precision(value: Any, question: CompleteQuestion) -> rules.Written:
     plain = {"bf16.enabled": True}
-    if value == "bf16" and question.layout.zero_stage == 0:
+    if value == "bf16-pure" and question.layout.zero_stage == 0:
         why = "without ZeRO the master copy is in fp32"
         return rules.combined(plain, rules.not_expressible(why, "use zero_stage 1, or bf16-mixed"))
     pure = {**plain, "bf16.bf16_master_weights_and_grads": True, "bf16.bf16_optimizer_states": True}
-    known = {"fp32": {}, "bf16-mixed": plain, "fp16-mixed": {"fp16.enabled": True}, "bf16": pure}
+    known = {"fp32": {}, "bf16-mixed": plain, "fp16-mixed": {"fp16.enabled": True}, "bf16-pure": pure}
     return rules.chooses(known, "DeepSpeed does not train in {value}", _CHANGE_VALUE)(value, question)
 
 
 def _moments(value: Any, question: CompleteQuestion) -> rules.Written:
-    if value is None or (value == "fp32" and question.recipe.precision != "bf16"):
+    if value is None or (value == "fp32" and question.recipe.precision != "bf16-pure"):
         return None
     has_master = question.recipe.master_dtype == "bf16" and question.layout.zero_stage != 0
     if value == "bf16" and has_master and question.recipe.precision.startswith("bf16"):
@@ -165,6 +165,6 @@ def _put_numbers(draft: rules.Draft) -> None:
     half = "fp16" if draft.get("fp16.enabled") else "bf16" if draft.get("bf16.enabled") else None
     master = half and draft.get(f"{half}.{half}_master_weights_and_grads")
     states = draft.get("bf16.bf16_optimizer_states")
-    recipe["precision"] = "fp32" if half is None else half if master and states else f"{half}-mixed"
+    recipe["precision"] = "fp32" if half is None else f"{half}-pure" if master and states else f"{half}-mixed"
     if master and not states:
         recipe["master_dtype"] = half

@@ -70,7 +70,7 @@ MODEL_RULES: rules.Rules = {
 
 _CHANGE_VALUE = "choose a value that nanotron has, or change its code"
 
-_DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "bf16-mixed": "bfloat16"}
+_DTYPES = {"fp32": "float32", "fp16-pure": "float16", "bf16-pure": "bfloat16", "bf16-mixed": "bfloat16"}
 
 _SOME_STEPS = 1000
 """Steps for a question without training_tokens."""
@@ -102,7 +102,7 @@ def _precision(value: Any, question: CompleteQuestion) -> rules.Written:
 
 def _gradients(value: Any, question: CompleteQuestion) -> rules.Written:
     precision = question.recipe.precision
-    dtype = "fp32" if precision.endswith("mixed") or precision not in _DTYPES else precision
+    dtype = precision.removesuffix("-pure") if precision in _DTYPES and precision != "bf16-mixed" else "fp32"
     if value == dtype:
         return None
     return rules.not_expressible(
@@ -169,9 +169,9 @@ def _put_recipe(draft: rules.Draft) -> None:
     if "sequence_length" in recipe and "tokens.train_steps" in draft.settings:
         tokens = draft.get("tokens.train_steps") * recipe["global_batch"] * recipe["sequence_length"]
         recipe["training_tokens"] = float(tokens)
-    dtypes = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+    dtypes = {"float32": "fp32", "float16": "fp16-pure", "bfloat16": "bf16-pure"}
     dtype = draft.chosen("model.dtype", dtypes, "bfloat16")
-    mixed = dtype == "bf16" and draft.get("optimizer.accumulate_grad_in_fp32", False)
+    mixed = dtype == "bf16-pure" and draft.get("optimizer.accumulate_grad_in_fp32", False)
     recipe["precision"] = "bf16-mixed" if mixed else dtype
     recipe["recompute"] = "full" if draft.get("parallelism.recompute_layer") else "none"
 

@@ -135,7 +135,7 @@ def _precision(value: Any, question: CompleteQuestion) -> rules.Written:
     plain = {
         "bf16-mixed": {mixed: "bfloat16"},
         "fp32": {mixed: "float32"},
-        "bf16": {"training.dtype": "bfloat16", mixed: "bfloat16"},
+        "bf16-pure": {"training.dtype": "bfloat16", mixed: "bfloat16"},
     }
     if value in plain:
         return plain[value]
@@ -267,7 +267,7 @@ _SHARED: rules.Rules = {
         {
             "recipe.training_tokens": lambda _, q: rules.steps_of(q),
             "recipe.precision": _precision,
-            "recipe.gradient_dtype": lambda value, q: value == "fp32" or q.recipe.precision == "bf16",
+            "recipe.gradient_dtype": lambda value, q: value == "fp32" or q.recipe.precision == "bf16-pure",
             "recipe.stack.implementation": _compiled,
             "recipe.stack.deterministic": lambda value, _: value or None,
             "layout.data": _replicas,
@@ -472,7 +472,7 @@ def _put_numbers(draft: rules.Draft) -> None:
     recipe = draft.recipe
     dtypes = {"bfloat16": "bf16", "float32": "fp32"}
     mixed = "bf16-mixed" if draft.chosen("training.mixed_precision_param", dtypes, "bfloat16") == "bf16" else "fp32"
-    recipe["precision"] = "bf16" if draft.chosen("training.dtype", dtypes, "float32") == "bf16" else mixed
+    recipe["precision"] = "bf16-pure" if draft.chosen("training.dtype", dtypes, "float32") == "bf16" else mixed
     parts = draft.get("compile.components", ("model", "loss")) if draft.get("compile.enable") else ()
     recipe["stack"] = {
         "name": "torchtitan",

@@ -115,7 +115,7 @@ def test_tensor_ranks_share_the_heads_of_a_mixer(mixer: LayerType) -> None:
 
     In one format throughout, so that no cast of an input that every rank keeps whole stands beside them.
     """
-    recipe = Recipe(sequence_length=4096, global_batch=64, precision="bf16")
+    recipe = Recipe(sequence_length=4096, global_batch=64, precision="bf16-pure")
     whole, split = (
         estimate(question(model_of(mixer), recipe, Layout(tensor=tensor, data=4), gpus=4 * tensor)).memory.stages[0]
         for tensor in (1, 2)
