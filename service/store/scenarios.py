@@ -123,7 +123,7 @@ def read_scenario(engine: sa.Engine, scenario_id: str, revision: int | None = No
 
 
 def _in_present_names(question: Question, formulas: str) -> Question:
-    if at_least(formulas, SHORT_NAMES_SINCE):
+    if at_least(formulas, SHORT_NAMES_SINCE) or "recipe" not in question:
         return question
     return {**question, "recipe": in_present_names(question["recipe"])}
 

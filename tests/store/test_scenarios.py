@@ -74,6 +74,15 @@ def test_a_scenario_comes_back_equal_with_its_question_as_it_was_sent(store: Eng
     assert read_scenario(store, "scn_a", 2) is None
 
 
+@pytest.mark.parametrize(("formulas", "name"), [("2026.11.6", "bf16-pure"), ("2026.11.7", "bf16")])
+def test_a_short_precision_means_what_it_meant_when_it_was_stored(store: Engine, formulas: str, name: str) -> None:
+    saved = SavedQuestion(replace(FIRST, id="scn_s", formulas=formulas), {"recipe": {"precision": "bf16", "a": 1}})
+    create_scenario(store, saved, b"{}")
+    found = read_scenario(store, "scn_s")
+    assert found is not None
+    assert found.question == {"recipe": {"precision": name, "a": 1}}
+
+
 def test_every_revision_stays_readable(store: Engine) -> None:
     second = _next(SAVED, name="other", changed_at="2026-11-22T00:00:00Z")
     change_scenario(store, second, None)
