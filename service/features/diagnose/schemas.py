@@ -43,23 +43,31 @@ MESSAGES: Messages = adapter_of(Messages).validate_python(
 )
 PHRASES = tuple((name, re.compile(pattern.replace("@", AMOUNT)), words) for name, pattern, words in MESSAGES.numbers)
 
-OTHER_PROCESSES = re.compile(rf"Process \d{{1,10}} has {AMOUNT} memory in use")
+LISTED_PROCESS = re.compile(rf"Process \d{{1,10}} has {AMOUNT} memory in use")
 PROCESS_WORDS = "Process # has # memory in use"
+"""A process by its number. Inside a container torch does not know its own, and lists its own process so too; that is
+the smallest one that holds what torch reserved. Source: c10/cuda/driver_api.cpp, NVML's numbers are the host's."""
 
 
 def amounts_in(text: str) -> Iterator[SaidNumber]:
     """Amounts of a message, each once."""
-    seen: set[str] = set()
+    seen: dict[str, float] = {}
     for name, pattern, words in PHRASES:
         match = None if name in seen else pattern.search(text)
         number = None if match is None else parse_number(name, match[1], match[2], words)
         if number is not None:
-            seen.add(name)
+            seen[name] = number.bytes
             yield number
-    others = [parse_number("", one[1], one[2], "") for one in OTHER_PROCESSES.finditer(text)]
-    known = [one for one in others if one is not None]
-    if known:
-        total, precision = sum(one.bytes for one in known), sum(one.precision_bytes for one in known)
+    listed = (parse_number("process_bytes", one[1], one[2], PROCESS_WORDS) for one in LISTED_PROCESS.finditer(text))
+    others = [one for one in listed if one is not None]
+    if "process_bytes" not in seen and "allocated_bytes" in seen:
+        reserved_bytes = seen["allocated_bytes"] + seen.get("unallocated_bytes", 0.0)
+        own = min((one for one in others if one.bytes + one.precision_bytes >= reserved_bytes), key=lambda one: one.bytes, default=None)
+        if own is not None:
+            others.remove(own)
+            yield own
+    if others:
+        total, precision = sum(one.bytes for one in others), sum(one.precision_bytes for one in others)
         yield SaidNumber(name="other_processes_bytes", bytes=total, precision_bytes=precision, words=PROCESS_WORDS)
 
 

@@ -37,6 +37,23 @@ def test_what_people_pasted_is_understood(pasted: dict[str, Any]) -> None:
     assert found.keys() - expected.keys() <= DERIVED
 
 
+@pytest.mark.parametrize(
+    ("text", "kind", "requested"),
+    [
+        ("CUDA out of memory.", "torch_allocator", None),
+        ("torch.OutOfMemoryError", "torch_allocator", None),
+        ("Tried to allocate 2.00 GiB", "torch_allocator", "2 GiB"),
+        ("Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB", "torch_allocator", "2 GiB"),
+        ("RuntimeError: CUDA error: out of memory", "cuda_error", None),
+        ("CUDA_ERROR_OUT_OF_MEMORY: out of memory", "cuda_error", None),
+        ("Killed", "killed", None),
+    ],
+)
+def test_a_bare_line_is_understood(text: str, kind: str, requested: str | None) -> None:
+    said = read_message(text, None)
+    assert (said.kind, said.requested_bytes) == (kind, None if requested is None else bytes_of(requested))
+
+
 def test_wordings_are_many() -> None:
     assert len(PASTED) >= 25
     assert len({one["kind"] for one in PASTED}) == 9
