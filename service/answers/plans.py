@@ -249,7 +249,7 @@ class NextValue(Documented):
     """The nearest value that will not do: the next larger one where the unknown is maximised, else the next smaller."""
 
     value: int | ChosenCluster
-    """The value; of a plan of a batch its micro-batch, of a model its parameters."""
+    """The value; of a plan of a batch its sequences (global_batch), of a model its parameters."""
     why_not: WhyNot
     """Why it will not do."""
 

@@ -377,11 +377,11 @@ def plan_batch(question: Question, limits: SolveLimits) -> Steps[PlannedBatch]:
         smallest = min(attempts.legal, key=lambda one: one.value, default=None)
         if smallest is None and attempts.refusal is not None:
             raise attempts.refusal
-        return PlannedBatch(plan=None, threshold=Threshold(None, smallest, attempts.count))
+        return PlannedBatch(plan=None, threshold=Threshold(None, _in_sequences(smallest), attempts.count))
     best = yield from _fastest(fitting, tokens)
     beyond = yield from _next_larger(best.value, attempts)
     plan, warnings = _plan_of(best.question, tokens)
-    return PlannedBatch(plan=plan, threshold=Threshold(best, beyond, attempts.count), warnings=warnings)
+    return PlannedBatch(plan=plan, threshold=Threshold(best, _in_sequences(beyond), attempts.count), warnings=warnings)
 
 
 def _requested_tokens(question: Question) -> int:
@@ -447,6 +447,11 @@ def _next_larger(micro_batch: int, attempts: Attempts) -> Steps[Attempt | None]:
         if attempt.is_legal and not attempt.will_do:
             return attempt
     return (yield from largest_that_will_do(larger, attempts)).beyond
+
+
+def _in_sequences(attempt: Attempt | None) -> Attempt | None:
+    """An attempt whose value is its global batch, not its micro-batch."""
+    return None if attempt is None else replace(attempt, value=attempt.question.recipe.global_batch or 0)
 
 
 def _tokens_of(question: Question) -> int:
