@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -58,14 +59,18 @@ def amounts_in(text: str) -> Iterator[SaidNumber]:
         if number is not None:
             seen[name] = number.bytes
             yield number
+    reserved_bytes = seen.get("allocated_bytes", inf) + seen.get("unallocated_bytes", 0.0)
+    yield from _listed_processes(text, inf if "process_bytes" in seen else reserved_bytes)
+
+
+def _listed_processes(text: str, reserved_bytes: float) -> Iterator[SaidNumber]:
+    """Memory of the processes that a message lists: its own (the smallest with `reserved_bytes`), and all others."""
     listed = (parse_number("process_bytes", one[1], one[2], PROCESS_WORDS) for one in LISTED_PROCESS.finditer(text))
-    others = [one for one in listed if one is not None]
-    if "process_bytes" not in seen and "allocated_bytes" in seen:
-        reserved_bytes = seen["allocated_bytes"] + seen.get("unallocated_bytes", 0.0)
-        own = min((one for one in others if one.bytes + one.precision_bytes >= reserved_bytes), key=lambda one: one.bytes, default=None)
-        if own is not None:
-            others.remove(own)
-            yield own
+    others = sorted((one for one in listed if one is not None), key=lambda one: one.bytes)
+    own = next((one for one in others if one.bytes + one.precision_bytes >= reserved_bytes), None)
+    if own is not None:
+        others.remove(own)
+        yield own
     if others:
         total, precision = sum(one.bytes for one in others), sum(one.precision_bytes for one in others)
         yield SaidNumber(name="other_processes_bytes", bytes=total, precision_bytes=precision, words=PROCESS_WORDS)
