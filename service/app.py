@@ -45,6 +45,7 @@ from service.features.exports import routes as exports
 from service.features.launch_checks import routes as launch_checks
 from service.features.measurements import routes as measurements
 from service.features.plans import routes as plans
+from service.features.profiles import routes as profiles
 from service.features.reconcile import routes as reconcile
 from service.features.scenarios import routes as scenarios
 from service.features.sensitivity import routes as sensitivity
@@ -63,7 +64,7 @@ from service.store.keys import KeyRing
 ROUTERS = (
     *(feature.router for feature in (
         estimates, checks, batch, accuracy, accounts, calibrations, catalogue, cells, compare, diagnose, exports,
-        launch_checks, measurements, plans, reconcile, scenarios, sensitivity, solve, sweeps, workers,
+        launch_checks, measurements, plans, profiles, reconcile, scenarios, sensitivity, solve, sweeps, workers,
     )),
     checks.adapter_router, estimates.choices_router, pages.health_router, pages.router,
 )  # fmt: skip
@@ -78,6 +79,7 @@ PRELOADED = (
     "service.features.checks.check",
     "service.features.calibrations.fitting",
     "service.features.catalogue.price_import",
+    "service.features.profiles.profiles",
     "service.evaluation.accuracy",
     "service.evaluation.totals",
 )

@@ -15,7 +15,10 @@ from service.cli.console import no_garbage_collection, without_converters
 from service.errors import Refused, TraincostError
 
 FAMILIES = {
-    "questions": ("estimate", "compare", "plan", "solve", "diagnose", "sensitivity", "sweep", "launch-check"),
+    "questions": (
+        *("estimate", "compare", "plan", "solve", "diagnose", "profile"),
+        *("sensitivity", "sweep", "launch-check"),
+    ),
     "serve": ("serve", "worker"),
     "maintenance": ("backup", "restore", "doctor", "keys", "shares"),
     "data": (

@@ -191,6 +191,33 @@ def diagnose(
 
 
 @app.command()
+def profile(
+    trace: Annotated[str, typer.Argument(help="Trace of torch.profiler, .json or .json.gz; - for standard input.")],
+    question: Annotated[
+        str | None, typer.Argument(help="JSON file with the question that it is compared with.")
+    ] = None,
+    *,
+    records: Annotated[
+        Path | None, typer.Option(help="File to write the matrix products to, for measurements.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show where the time of a training step goes, beside its prediction. The answer of POST /v1/profiles."""
+    from service.calibration.traces import MOST_BYTES
+    from service.catalogue import shipped_catalogue
+    from service.cli.reports import profile_report
+    from service.features.profiles.profiles import profile as profile_of
+    from service.validation.json_text import body_in, bytes_in
+    from service.validation.reading import to_bytes
+
+    body = None if question is None else body_in(question)
+    result = profile_of(bytes_in(trace, MOST_BYTES), body, shipped_catalogue(), has_records=records is not None)
+    if records is not None:
+        records.write_bytes(to_bytes({"records": result.records}))
+    print_answer(result, profile_report, as_json=as_json)
+
+
+@app.command()
 def sensitivity(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """Vary the fields of a question. The table of POST /v1/sensitivity."""
     from service.features.compare.compare import MetricTable

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from service.answers.estimates import Answer, Versions
     from service.answers.launch_checks import Compared, LaunchCheck, Outlook, ProbeAnswer
     from service.answers.plans import PlanAnswer, PlanCounts, PlanRow, Solution
+    from service.answers.profiles import ProfileAnswer
     from service.features.compare.compare import Comparison
     from service.features.sensitivity.vary import Variations
 
@@ -429,6 +430,51 @@ def diagnosis_report(diagnosis: Diagnosis) -> str:
 def _amounts(rows: Iterable[tuple[str, float, float]]) -> list[str]:
     cells = [(_words(name.removesuffix("_bytes")), in_bytes(one), in_bytes(other)) for name, one, other in rows]
     return table(cells, has_header=False, right={1, 2})
+
+
+LONGEST_NAME = 60
+"""Characters of a kernel's or an operation's name in the report."""
+
+MOST_FINDINGS = 6
+"""Findings in the report. Source: a choice; --json lists all."""
+
+
+def profile_report(answer: ProfileAnswer) -> str:
+    """A profile as text."""
+    profile, step, predicted = answer.profile, answer.profile.step, answer.prediction
+    of = "kernels" if profile.on == "device" else "operations"
+    title = f"{in_seconds(step.seconds)} a step by {of}, median of {len(profile.steps)} (step {step.name})"
+    if predicted is not None:
+        place = "inside" if predicted.is_inside else "outside"
+        interval = f"{in_seconds(predicted.step_seconds.low)} to {in_seconds(predicted.step_seconds.high)}"
+        title += f"; predicted {in_seconds(predicted.step_seconds.value)}, {place} of {interval}"
+    parts = [
+        (_words(one.kind), in_seconds(one.seconds), _percent(one.seconds / step.seconds), f"{one.calls:,}")
+        for one in profile.parts
+    ]
+    compared = [
+        (_words(one.kind), in_seconds(one.measured_seconds), in_seconds(one.predicted_seconds))
+        for one in (() if predicted is None else predicted.parts)
+    ]
+    collectives = [
+        (_words(one.kind), f"{one.calls:,}", in_seconds(one.seconds), f"{in_seconds(one.exposed_seconds)} exposed")
+        for one in profile.collectives
+    ]
+    gaps = [
+        (in_seconds(one.seconds), f"at {in_seconds(one.start_seconds)}", one.host[:LONGEST_NAME])
+        for one in profile.gaps
+    ]
+    lists = {
+        "Time": table(parts, has_header=False, right={1, 2, 3}),
+        "Measured, and predicted": table(compared, has_header=False, right={1, 2}),
+        "Collectives": table(collectives, has_header=False, right={1, 2, 3}),
+        "Longest gaps, and what the host did": table(gaps, has_header=False, right={0, 1}),
+        "What costs time": [f"{one.message}: {one.fix}" for one in answer.findings[:MOST_FINDINGS]],
+        "Warnings": answer.warnings,
+    }
+    measured = None if predicted is None else predicted.measured_step
+    learn = [] if measured is None else [f"for cluster.measured_steps: {json.dumps(to_wire(measured))}"]
+    return "\n\n".join([title, *sections(lists), *learn])
 
 
 PROBE_COLUMNS = (

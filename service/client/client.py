@@ -18,6 +18,7 @@ from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, Memory
 from service.answers.exports import Export, ExportTarget, Imported
 from service.answers.launch_checks import LaunchCheck
 from service.answers.plans import PlanAnswer, PlanCounts, Solution
+from service.answers.profiles import ProfileAnswer
 from service.answers.rows import Cell, ComparisonAnswer, SensitivityAnswer
 from service.answers.shares import ListedShare, Share
 from service.answers.workers import SeenWorker
@@ -40,6 +41,7 @@ from service.estimator.question import Question, ToolName
 Body = Mapping[str, Any] | Question
 """A request's body; values at any depth may be dataclasses, such as the `resolved` question of an answer."""
 
+OCTETS = {"Content-Type": "application/octet-stream"}
 PLAIN_TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
@@ -246,6 +248,28 @@ class Client:
     def diagnose(self, body: Body, *, rev: str | None = None) -> Diagnosis:
         """Why a job ran out of memory; a question with `message`, `memory_stats` or both beside its parts."""
         return self._post(Diagnosis, "/v1/diagnose", body, rev=rev)
+
+    def profile(
+        self, trace: bytes, question: Body | None = None, *, records: bool = False, rev: str | None = None
+    ) -> ProfileAnswer:
+        """Where the time of a training step goes, beside its prediction.
+
+        Args:
+            trace: the file of torch.profiler, plain or compressed by gzip
+            question: as in `estimate`; None for the trace alone
+            records: add the matrix products as records for `measurements`
+            rev: revision of the catalogue to answer under; None for that of now
+
+        Returns:
+            the step part by part, what costs time and what to change
+        """
+        given = _given(
+            question=None if question is None else encoded(question).decode(),
+            records="products" if records else None,
+            rev=rev,
+        )
+        sent = Sent("POST", "/v1/profiles", content=trace, parameters=given, headers=OCTETS)
+        return self._sender.answer(ProfileAnswer, sent)
 
     def reconcile(self, output: str) -> Reconciliation:
         """Finished jobs beside their estimates, from the output of `sacct --parsable2` with its header."""

@@ -221,7 +221,7 @@ class UnreadableBody(TraincostError):
 def body_in(name: str) -> Mapping[str, Any]:
     """The JSON object in a file."""
     try:
-        body = json.loads(_bytes_in(name))
+        body = json.loads(bytes_in(name))
     except (ValueError, RecursionError):
         raise UnreadableBody(f"{_label(name)} is not JSON; give what POST takes, in UTF-8") from None
     if not isinstance(body, dict):
@@ -231,16 +231,21 @@ def body_in(name: str) -> Mapping[str, Any]:
 
 def text_in(name: str) -> str:
     """The text in a file, such as the log of a job."""
-    return _bytes_in(name).decode("utf-8", "replace")
+    return bytes_in(name).decode("utf-8", "replace")
 
 
 def _label(name: str) -> str:
     return "standard input" if name == STANDARD_INPUT else name
 
 
-def _bytes_in(name: str) -> bytes:
+def bytes_in(name: str, most_bytes: int = -1) -> bytes:
+    """The bytes in a file; one more than `most_bytes` of a longer one."""
+    limit = most_bytes + 1 if most_bytes >= 0 else -1
     try:
-        return sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+        if name == STANDARD_INPUT:
+            return sys.stdin.buffer.read(limit)
+        with Path(name).open("rb") as file:
+            return file.read(limit)
     except (OSError, ValueError) as error:
         cause = (error.strerror if isinstance(error, OSError) else None) or "its name is none of a file"
         raise UnreadableBody(f"{_label(name)} cannot be read: {cause}") from None

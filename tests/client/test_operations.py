@@ -34,6 +34,7 @@ CALLS: tuple[Callable[[Client], Any], ...] = (
     lambda client: client.import_file("deepspeed", "{}"),
     lambda client: client.reconcile(""),
     lambda client: client.diagnose({}),
+    lambda client: client.profile(b"{}"),
     lambda client: client.choices(),
     lambda client: client.workers(),
     lambda client: client.cell("gpu_hours"),

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from service.worker.probes.profile import ROLES, read_trace, summary_of
+from service.calibration.profiles import ROLES, summary_of
+from service.calibration.traces import read_trace
 from tests.needing import need, tool
 from tests.page.browser import chromium
 
@@ -60,7 +61,7 @@ def same_as_loader(folder: Path, path: Path) -> int:
     The loader adds differences of times since an origin of its own, months ago, each as exact as a double of that size.
     """
     told = loader_steps(folder)
-    events = read_trace(path)
+    events = read_trace(path.read_bytes()).events
     found = summary_of(events)["steps"]
     assert len(found) == len(told)
     exact = 1e-9 + len(events) * _grain_seconds(path)

@@ -1,5 +1,6 @@
 """Texts and bodies that cost more than they weigh, through every door that reads them."""
 
+import gzip
 import json
 import time
 from collections.abc import Iterator, Mapping
@@ -485,6 +486,23 @@ def diagnosis_bodies() -> Iterator[Body]:
         yield Body(name=f"diagnose statistics: {name}", path="/v1/diagnose", content=content)
 
 
+def trace_bodies() -> Iterator[Body]:
+    """Traces of a profiler, plain and compressed."""
+    event = '{"ph": "X", "cat": "cpu_op", "name": "aten::mm%s", "pid": 1, "tid": 1, "ts": %s, "dur": %s}'
+    lists = {
+        "bomb": gzip.compress(b" " * (600 << 20), 1),
+        "metadata": gzip.compress(b'{"traceEvents": [' + b'{"ph": "M", "args": {"a": [1, 2]}},' * 2_000_000, 1),
+        "deep": b'{"traceEvents": [' + b"[" * 20_000_000,
+        "nested": ",".join(event % ("", n, 200_000 - 2 * n) for n in range(100_000)),
+        "names": ",".join(event % (n, n, 1) for n in range(30_000)),
+        "digits": ",".join(event % ("", "9" * 4_000, 1) for _ in range(10_000)),
+        "never closed": b'{"traceEvents": ["' + b"a" * 50_000_000,
+    }
+    for name, text in lists.items():
+        content = text if isinstance(text, bytes) else f'{{"traceEvents": [{text}]}}'.encode()
+        yield Body(name=f"trace: {name}", path="/v1/profiles", content=content, media="application/octet-stream")
+
+
 def query_bodies() -> Iterator[Body]:
     """Addresses rather than bodies: flat questions, filters and cursors."""
     queries: dict[str, tuple[str, dict[str, str]]] = {
@@ -503,6 +521,7 @@ def bodies(rng: Random) -> Iterator[Body]:
     """Every hostile request, the lighter kinds first."""
     yield from query_bodies()
     yield from diagnosis_bodies()
+    yield from trace_bodies()
     yield from measurement_bodies()
     yield from table_bodies()
     yield from question_bodies()

@@ -40,9 +40,9 @@ heartbeat with eight probes 2 KB."""
 UPLOAD_BYTES: Mapping[re.Pattern[str], int] = {
     re.compile(r"/v1/worker/jobs/[^/]+/finish"): 8 << 20,
     re.compile(r"/v1/worker/jobs/[^/]+/files/[^/]+"): 64 << 20,
+    re.compile(r"/v1/profiles"): 64 << 20,
 }
-"""Longest body of worker uploads: figures of some ten thousand shapes, traces of some steps. Only their routes read
-them."""
+"""Longest body of uploads: figures of some ten thousand shapes, traces of some steps. Only their routes read them."""
 BODY_SECONDS = 30.0
 UPLOAD_BYTES_PER_S = 1 << 18
 """Slowest accepted upload. Source: a choice; a slow line between a cluster and its office."""
