@@ -234,7 +234,7 @@ def _section(module: ModuleType) -> str:
 
 def _row(function: Callable[..., Any]) -> str:
     """The line of a formula; empty for a function without an equation."""
-    from service.estimator.explain import read_docstring
+    from service.estimator.explain.docstrings import read_docstring
 
     docstring = read_docstring(function)
     cases = (case.strip() for case in _NEXT_CASE.split(docstring.sections.get("Formula", "")))

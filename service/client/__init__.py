@@ -1,6 +1,7 @@
 """Python client of the service: `Client` sends questions over HTTP and reads answers as dataclasses."""
 
 from service.client.client import BatchAnswer, Client
+from service.client.expressions import UnreadableExpression, evaluate
 from service.client.lists import StoredRow
 from service.client.reading import ClientError, Finding, Problem, Unreachable, Unreadable
 from service.client.sending import Event, Retries
@@ -24,4 +25,6 @@ __all__ = [
     "StoredRow",
     "Unreachable",
     "Unreadable",
+    "UnreadableExpression",
+    "evaluate",
 ]

@@ -385,7 +385,7 @@ class MemoryEstimate:
     """Warnings about the question or the answer."""
 
 
-Inputs = dict[str, float | int | bool | str | None]
+Inputs = dict[str, float | int | bool | str | tuple[float, ...] | None]
 """Inputs of a formula, by name."""
 
 
@@ -404,8 +404,11 @@ class Explanation:
     summary: str
     """What the number means, and what it covers."""
     equation: str
-    """Equation that computes it."""
+    """Equation that computes it, in the letters of papers."""
+    expression: str
+    """The same as arithmetic over `inputs` by name: + - * / // % **, comparisons, `and`, `or`, `not`, `a if c else b`,
+    and min, max, sum, ceil, floor, round, sqrt, log, log2, exp, erf. It gives the value to 1e-9."""
     inputs: Inputs
-    """Inputs of the equation, by name."""
+    """Inputs of the expression, by name; a list holds one number for each batch of a stage of the run."""
     source: str
     """Source of the equation."""

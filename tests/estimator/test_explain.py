@@ -6,10 +6,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
 
 from service.estimator.answer import Inputs
 from service.estimator.estimate import estimate
-from service.estimator.explain import explanations
+from service.estimator.explain.explanations import explanations
 from service.estimator.question import (
     Checkpointing,
     Cluster,
@@ -25,6 +26,8 @@ from service.estimator.question import (
     Storage,
 )
 from service.estimator.samples import H100, LLAMA_3_8B
+from tests.amounts import amount
+from tests.estimator.explained import checked, priced_questions
 
 PLAIN = Question(
     model=LLAMA_3_8B,
@@ -100,10 +103,22 @@ def test_explanations_give_the_answers_numbers(question: Question) -> None:
         assert one.value == pytest.approx(leaf(answer, one.path), rel=1e-12), one.path
         assert Decimal(one.exact) == Decimal(one.value)
         assert one.equation, one.path
+        assert one.expression, one.path
         assert one.source, one.path
         assert one.inputs, one.path
     paths = [one.path for one in said]
     assert len(paths) == len(set(paths))
+
+
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
+def test_expressions_give_the_value_from_the_inputs(question: Question) -> None:
+    assert [one for one in checked(question) if one.wrong] == []
+
+
+@settings(max_examples=amount(40, 300))
+@given(priced_questions())
+def test_expressions_of_random_answers_give_the_value_from_the_inputs(question: Question) -> None:
+    assert [one for one in checked(question) if one.wrong] == []
 
 
 NOT_EXPLAINED = re.compile(r"\.(low|high)$|\.(stage|layers|peak_stage)$")
@@ -123,22 +138,33 @@ def numbers(answer: Any, path: str) -> dict[str, float]:
 
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
 def test_every_number_is_explained(question: Question) -> None:
+    assert unexplained(question) == set()
+
+
+@settings(max_examples=amount(25, 300))
+@given(priced_questions())
+def test_every_number_of_random_answers_is_explained(question: Question) -> None:
+    assert unexplained(question) == set()
+
+
+def unexplained(question: Question) -> set[str]:
+    """Numbers of an answer without an explanation, and explanations of what is none of its numbers."""
     answer = estimate(question)
     parts = ("parameters", "memory", "flop", "step", "totals")
     held = {path for part in parts for path in numbers(getattr(answer, part), part) if not NOT_EXPLAINED.search(path)}
-    assert held == {one.path for one in explanations(question, answer)}
+    return held ^ {one.path for one in explanations(question, answer)}
 
 
 def total(inputs: Inputs) -> float:
     """The sum of inputs that are all numbers."""
-    return sum(float(value) for value in inputs.values() if value is not None)
+    return sum(float(value) for value in inputs.values() if isinstance(value, int | float))
 
 
 def test_parts_of_a_sum_sum() -> None:
     for question in QUESTIONS.values():
         said = {one.path: one for one in explanations(question, estimate(question))}
         flop = dict(said["flop.forward_per_step_flop"].inputs)
-        batch = float(flop.pop("global_batch") or 0)
+        batch = total({"global_batch": flop.pop("global_batch")})
         assert total(flop) * batch == pytest.approx(said["flop.forward_per_step_flop"].value)
         for path in ("step.step_seconds.value", "memory.allocated_peak_bytes.value", "parameters.total"):
             assert total(said[path].inputs) == pytest.approx(said[path].value)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.estimator.explain import Docstring, parse_docstring, unit_of
+from service.estimator.explain.docstrings import Docstring, parse_docstring, unit_of
 from service.units import DIMENSIONS
 from tests.cases import each_case
 from tests.house.source import (

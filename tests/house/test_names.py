@@ -42,7 +42,7 @@ COUNTS = frozenset({
     "full_copies", "gathered_ends", "gpus", "half_copies", "in_flight", "inner", "largest_layer", "largest_table",
     "largest_trained_end", "largest_trained_layer", "layer_branches", "layers", "local_ranks", "maximum",
     "measured_scale", "micro_batches_in_flight", "minimum", "most_parameters_served", "network_scale",
-    "optimal_parameters", "own_scale", "padded_vocabulary", "product_scale", "rank_logits", "ranks",
+    "optimal_parameters", "own_scale", "padded_vocabulary", "passes", "product_scale", "rank_logits", "ranks",
     "recomputed_layers", "repeated_forwards", "rows", "rule_parameters", "shape", "shards", "slowness", "spread_scale",
     "square_root", "stack_scale", "stride", "summed", "take",
     "trained_layers", "trained_numbers", "undivided_share", "warm_flights", "warm_passes", "where", "where_needed",
@@ -55,7 +55,7 @@ MULTIPLES = frozenset({
 })  # fmt: skip
 """How many times an even or usual share; names that users know."""
 
-IN_ITS_OWN_UNIT = frozenset({"predict", "predicted", "predicted_value"})
+IN_ITS_OWN_UNIT = frozenset({"evaluate", "predict", "predicted", "predicted_value"})
 """What is asked of one measurement, and told in the unit of that measurement."""
 
 UNIT_STANDS_BESIDE = {

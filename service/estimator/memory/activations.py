@@ -140,18 +140,22 @@ def stage_activations(workload: Workload, degrees: Degrees, stage: Stage) -> Act
     >>> found.kept_bytes[0] == 32 * (17 * 2 * 8192 * 4096 + 4 * 32 * 8192), found.again_bytes
     (True, 0.0)
     """
-    split = divisors(degrees, workload.model, workload.vocabulary_multiple)
-    scale = degrees.micro_batch / degrees.context
-    whole = [kept_bytes(ops, KEEP_ALL, split) * scale for ops in workload.ledger.kinds]
+    whole = layer_bytes_of(workload, degrees, KEEP_ALL)
     if workload.recompute.granularity == "full":
         return _full_recompute(workload, degrees, stage, whole)
-    if by_operation(workload.recompute):
-        layer_bytes = [_kept_by_operation(workload, ops, split) * scale for ops in workload.ledger.kinds]
-    else:
-        layer_bytes = [kept_bytes(ops, workload.recompute, split) * scale for ops in workload.ledger.kinds]
+    layer_bytes = layer_bytes_of(workload, degrees, workload.recompute)
     saved_bytes = stage.each_chunk(lambda counts: _weighted(counts, layer_bytes))
     dropped = [before - after for before, after in zip(whole, layer_bytes, strict=True)]
     return Activations(saved_bytes, largest_kind_bytes(stage, dropped), largest_kind_bytes(stage, layer_bytes))
+
+
+def layer_bytes_of(workload: Workload, degrees: Degrees, rule: Recompute) -> list[Amount]:
+    """Bytes that one layer of each kind keeps of one micro-batch, but for full recompute."""
+    split = divisors(degrees, workload.model, workload.vocabulary_multiple)
+    scale = degrees.micro_batch / degrees.context
+    if by_operation(rule):
+        return [_kept_by_operation(workload, ops, split) * scale for ops in workload.ledger.kinds]
+    return [kept_bytes(ops, rule, split) * scale for ops in workload.ledger.kinds]
 
 
 def _kept_by_operation(workload: Workload, ops: Ops, split: tuple[Amount, ...]) -> Amount:
@@ -322,12 +326,33 @@ def layer_buffer_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Am
     >>> layer_buffer_bytes(sample_workload(), sample_degrees(), stage) == 2 * 8192 * (4096 + 2 * 14336)
     True
     """
+    parts = layer_buffer_parts(workload, degrees, stage)
+    worst = largest_kind_bytes(stage, [parts.stream_bytes + one for one in parts.worst_bytes])
+    return maximum(0.0, parts.end_bytes + worst)
+
+
+@dataclass(slots=True)
+class LayerBufferParts:
+    """What the bytes beside kept activations are made of, while a layer runs backward."""
+
+    end_bytes: Amount
+    """The head's gradients that are there, less what the head kept and freed."""
+    stream_bytes: Amount
+    """The gradient of the stream."""
+    worst_bytes: list[Amount]
+    """Most of the rest over the operations of a layer of each kind."""
+
+
+def layer_buffer_parts(workload: Workload, degrees: Degrees, stage: Stage) -> LayerBufferParts:
+    """The bytes of `layer_buffer_bytes`, part by part."""
     split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     scale = degrees.micro_batch / degrees.context
-    gradient, each_bytes = handed_stream_bytes(workload, degrees), lasting_gradient_bytes(workload, degrees)
-    worst = [_worst(workload, ops, split, scale, each_bytes) for ops in workload.ledger.kinds]
-    ends = head_gradient_bytes(workload, degrees, stage) - _left_by_head(workload, stage, split) * scale
-    return maximum(0.0, ends + largest_kind_bytes(stage, [gradient + one for one in worst]))
+    each_bytes = lasting_gradient_bytes(workload, degrees)
+    return LayerBufferParts(
+        end_bytes=head_gradient_bytes(workload, degrees, stage) - _left_by_head(workload, stage, split) * scale,
+        stream_bytes=handed_stream_bytes(workload, degrees),
+        worst_bytes=[_worst(workload, ops, split, scale, each_bytes) for ops in workload.ledger.kinds],
+    )
 
 
 def _left_by_head(workload: Workload, stage: Stage, split: tuple[Amount, ...]) -> Amount:
@@ -393,11 +418,27 @@ def logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
     logits, element = rank_logits(workload, degrees), workload.precision.element_bytes
     stream = stream_bytes(workload, degrees)
     shared = where(both(degrees.sequence_parallel == 1, degrees.tensor > 1), stream / degrees.tensor, 0.0)
+    each = logit_bytes(workload, degrees)
+    loss = maximum(logits * each, logits * element + stream + shared + head_product_bytes(workload, degrees))
+    return loss + workload.ledger.depths * logits * workload.cross_entropy.kept_bytes
+
+
+def logit_bytes(workload: Workload, degrees: Degrees) -> Amount:
+    """Bytes of one logit inside its loss.
+
+    Formula: the row's of the cross entropy; the parallel loss's where torchtitan's tensor ranks split the vocabulary
+    Returns: bytes of one logit [byte]
+    Source: the row of the cross entropy; WHOLE_LOSSES
+
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> logit_bytes(sample_workload(), sample_degrees())
+    6.0
+    """
+    element = workload.precision.element_bytes
     each: Amount = workload.cross_entropy.logit_bytes(element)
     if workload.stack.splits_loss and workload.software.cross_entropy in WHOLE_LOSSES:
         each = where(degrees.tensor > 1, CROSS_ENTROPIES["loss-parallel"].logit_bytes(element), each)
-    loss = maximum(logits * each, logits * element + stream + shared + head_product_bytes(workload, degrees))
-    return loss + workload.ledger.depths * logits * workload.cross_entropy.kept_bytes
+    return each
 
 
 def kept_logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
@@ -446,8 +487,13 @@ def placeholder_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Amo
     >>> placeholder_bytes(sample_workload(), sample_degrees(), stage) == 2 * (218_103_808 + 128_256 * 4096)
     True
     """
+    return sum(placeholder_shapes(workload, degrees, stage).values(), 0.0)
+
+
+def placeholder_shapes(workload: Workload, degrees: Degrees, stage: Stage) -> dict[tuple[int, int], Amount]:
+    """Bytes of the empty gradient of each distinct shape that one rank of a stage keeps."""
     if not workload.software.gradient_fusion or not workload.implementation.uses_transformer_engine:
-        return 0.0
+        return {}
     split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     cached = _cached(workload)
     shapes: dict[tuple[int, int], Amount] = {}
@@ -462,7 +508,7 @@ def placeholder_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Amo
             if shape is not None:
                 each = where(is_held, GRADIENT_BYTES * numbers, 0.0)
                 shapes[shape] = maximum(shapes.get(shape, 0.0), each)
-    return sum(shapes.values(), 0.0)
+    return shapes
 
 
 def _cached(workload: Workload) -> set[tuple[WeightRole, bool]]:

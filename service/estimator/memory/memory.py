@@ -14,6 +14,7 @@ from service.estimator.memory.states import (
     AllGatheredWeights,
     all_gathered_weights,
     bucket_bytes,
+    dealt_bytes,
     sharded_bytes,
     sharded_lines,
     step_gradient_lines,
@@ -55,6 +56,11 @@ def persistent_buffer_bytes(workload: Workload, degrees: Degrees, *, has_head: C
     >>> persistent_buffer_bytes(sample_workload(), sample_degrees(), has_head=True) / 2**20
     96.0
     """
+    return summed(workspace_parts(workload, degrees, has_head=has_head).values())
+
+
+def workspace_parts(workload: Workload, degrees: Degrees, *, has_head: Condition) -> dict[str, Amount]:
+    """Bytes of workspaces and kept buffers of one rank of a stage, part by part."""
     software = workload.software
     torch_bytes = torch_workspace_bytes(workload.gpu, workload.versions.torch, deterministic=software.deterministic)
     splits = both(degrees.sequence_parallel == 1, degrees.tensor > 1)
@@ -62,11 +68,21 @@ def persistent_buffer_bytes(workload: Workload, degrees: Degrees, *, has_head: C
     if workload.stack.keeps_gather_buffers:
         gathered = where(degrees.tensor > 1, workload.stack.keeps_gather_buffers * stream_bytes(workload, degrees), 0.0)
     if not workload.implementation.uses_transformer_engine:
-        return _dispatch_bytes(workload, degrees) + torch_bytes + gathered + _score_buffer_bytes(workload, degrees)
+        return {
+            "dispatched_bytes": _dispatch_bytes(workload, degrees),
+            "torch_bytes": torch_bytes,
+            "gathered_input_bytes": gathered,
+            "score_bytes": _score_buffer_bytes(workload, degrees),
+        }
     grouped = software.grouped_experts and workload.model.num_experts
     runs_torch = either(has_head, workload.model.num_experts > 0)
     engine = transformer_engine_workspace_bytes(workload.gpu) * (1 + GROUPED_STREAMS if grouped else 1)
-    return _dispatch_bytes(workload, degrees) + engine + where(runs_torch, torch_bytes, 0.0) + gathered
+    return {
+        "dispatched_bytes": _dispatch_bytes(workload, degrees),
+        "transformer_engine_bytes": engine,
+        "torch_bytes": where(runs_torch, torch_bytes, 0.0),
+        "gathered_input_bytes": gathered,
+    }
 
 
 def _dispatch_bytes(workload: Workload, degrees: Degrees) -> Amount:
@@ -307,7 +323,7 @@ def stage_bytes(
     schedule = layout.schedule
     micro_batches, activations = _live_activations(schedule, degrees, stage, load)
     losses = micro_batches if schedule == "gpipe" else 1
-    spread, offloaded = _spread_bytes(workload, degrees, load), OFF_DEVICE[layout.offload]
+    spread, offloaded = spread_bytes(workload, degrees, load), OFF_DEVICE[layout.offload]
     host = summed(spread[name] for name in offloaded)
     if offloaded:
         spread |= dict.fromkeys((*offloaded, *_IN_STEP), 0.0)
@@ -324,7 +340,7 @@ def stage_bytes(
             workload, degrees, load, halves if workload.state.half_gradient_bytes else spread["gradients"]
         ),
         buffered_gradients=spread["gradients"] if workload.stack.keeps_gradients else 0.0,
-        early_gradients=_early_bytes(workload, degrees, spread, gathered),
+        early_gradients=early_gradient_bytes(workload, degrees, spread, gathered),
         left_step_gradients=0.0 if workload.stack.keeps_step_gradients else spread["step_gradients"],
         gathered_weights=gathered.weight_bytes,
         cast_weights=gathered.cast_bytes,
@@ -346,7 +362,7 @@ def stage_bytes(
     )
 
 
-def _spread_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> dict[str, Amount]:
+def spread_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> dict[str, Amount]:
     """Bytes of the lines that the data group may shard, with what the fullest rank has of whole matrices."""
     spread = {
         name: sharded_bytes(line.dense, line.expert, degrees, line.each_bytes, line.kind)
@@ -354,15 +370,31 @@ def _spread_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> dict[
     }
     extra = undivided_share(workload, degrees, load)
     moment = moment_bytes(workload.optimizer, workload.precision, workload.recipe.moment_dtype)
-    spread["master_weights"] = spread["master_weights"] + extra * workload.state.master_bytes
-    spread["optimizer_states"] = spread["optimizer_states"] + extra * WHOLE_MOMENTS * moment
+    master, moments = workload.state.master_bytes, WHOLE_MOMENTS * moment
+    spread["master_weights"] = dealt_bytes(spread["master_weights"], extra, master)
+    spread["optimizer_states"] = dealt_bytes(spread["optimizer_states"], extra, moments)
     return spread | step_gradient_lines(workload, degrees, spread["step_gradients"])
 
 
-def _early_bytes(
+def early_gradient_bytes(
     workload: Workload, degrees: Degrees, spread: dict[str, Amount], gathered: AllGatheredWeights
 ) -> Amount:
-    """Gradients that exist before the last micro-batch runs backward: buffers, and those of earlier micro-batches."""
+    """Bytes of gradients that are there before the last micro-batch runs backward: buffers, and those of earlier ones.
+
+    Formula:
+        (N_dense / z + N_expert / z_expert) b with buffers or after an earlier micro-batch; 4 bytes for each trained
+        number where gradients wait whole for the last micro-batch; and those in the compute format, where they stay
+    Args:
+        spread: bytes of one rank by kind, as sharded
+        gathered: what is whole on one rank for a while
+    Returns: bytes of one rank [byte]
+    Source: states.sharded_bytes; states.all_gathered_weights
+
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> spread = {"gradients": 8.0, "half_gradients": 4.0}
+    >>> early_gradient_bytes(sample_workload(), sample_degrees(), spread, AllGatheredWeights(0.0, 0.0, 0.0, 0.0))
+    8.0
+    """
     several = degrees.accumulation > 1
     shared = where(either(workload.stack.keeps_gradients, several), spread["gradients"], 0.0)
     early = where(both(several, gathered.waiting_bytes > 0), gathered.waiting_bytes, shared)

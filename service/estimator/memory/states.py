@@ -43,6 +43,23 @@ def sharded_bytes(dense: Amount, expert: Amount, degrees: Degrees, bytes_each: f
     return spread if is_nothing(expert) else spread + expert * bytes_each / expert_shards(degrees, kind)
 
 
+def dealt_bytes(spread_bytes: Amount, undivided_share: Amount, parameter_bytes: float) -> Amount:
+    """Bytes of numbers of the optimizer on the rank that has most, where whole matrices are dealt out to ranks.
+
+    Formula: (N_dense / z + N_expert / z_expert) b + u b,  u = undivided_share
+    Args:
+        spread_bytes: bytes of an even share [byte]
+        undivided_share: parameters that the fullest rank has beyond it, u [1]
+        parameter_bytes: bytes of all such numbers of one parameter, b [byte]
+    Returns: bytes of one rank [byte]
+    Source: states.sharded_bytes; states.undivided_share
+
+    >>> dealt_bytes(100.0, 10.0, 4.0)
+    140.0
+    """
+    return spread_bytes + undivided_share * parameter_bytes
+
+
 @dataclass(slots=True)
 class Sharded:
     """Inputs of one line that the data group may shard."""
@@ -272,7 +289,12 @@ def table_gradient_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -
 
 
 def step_gradient_lines(workload: Workload, degrees: Degrees, whole: Amount) -> dict[str, Amount]:
-    """fp32 gradients of the step: kept for the whole run, made all at once, or with ZeRO-3 group by group."""
+    """fp32 gradients of the step: kept for the whole run, made all at once, or with ZeRO-3 group by group.
+
+    Formula: (N_dense / z + N_expert / z_expert) b; DeepSpeed with ZeRO-3: at most those of one group
+    Returns: bytes of one rank [byte]
+    Source: DeepSpeed configuration, sub_group_size; torch.optim
+    """
     if not workload.stack.keeps_step_gradients:
         return {"persistent_gradients": 0.0, "step_gradients": whole}
     group = minimum(whole, STEP_GROUP_NUMBERS * workload.stack.step_gradient_bytes)

@@ -273,6 +273,54 @@ def recompute_flop(rerun_flop_of_sequence: int, global_batch: int, rerun_fractio
     return round(rerun_flop_of_sequence * rerun_fraction) * global_batch
 
 
+def hardware_flop(per_step_flop: int, recompute_per_step_flop: int) -> int:
+    """FLOP of one optimizer step that the hardware runs: those of the model, and forward passes run a second time.
+
+    Formula: model FLOP + recomputed FLOP
+    Args:
+        per_step_flop: model FLOP of one step [FLOP]
+        recompute_per_step_flop: FLOP that recompute repeats [FLOP]
+    Returns: FLOP of one step [FLOP]
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 6 (hardware FLOP)
+
+    >>> hardware_flop(30, 10)
+    40
+    """
+    return per_step_flop + recompute_per_step_flop
+
+
+def recompute_fraction(rerun_flop: int, rerun_fraction: float, training_flop_of_sequence: int) -> float:
+    """FLOP that recompute repeats over model FLOP.
+
+    Formula: F_rerun x share / F_train
+    Args:
+        rerun_flop: forward FLOP that recompute repeats for one sequence, F_rerun [FLOP]
+        rerun_fraction: share of the layers that recompute reaches [1]
+        training_flop_of_sequence: forward and backward FLOP of one sequence, F_train [FLOP]
+    Returns: share of model FLOP [1]
+    Source: definition
+
+    >>> recompute_fraction(10, 0.5, 30)
+    0.16666666666666666
+    """
+    return rerun_flop * rerun_fraction / training_flop_of_sequence
+
+
+def pflop_days(total_flop: int) -> float:
+    """Model FLOP of a whole run in days of 1 PFLOP/s.
+
+    Formula: F / 8.64e19
+    Args:
+        total_flop: model FLOP of the run, F [FLOP]
+    Returns: days of 1 PFLOP/s [PFLOP-day]
+    Source: PFLOP_DAY_FLOP
+
+    >>> pflop_days(864 * 10**17)
+    1.0
+    """
+    return total_flop / PFLOP_DAY_FLOP
+
+
 def palm_flop(model: Model, parameters: int, tokens: int) -> float:
     """Training FLOP of one token as the PaLM paper counts it.
 

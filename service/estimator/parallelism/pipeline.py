@@ -1,10 +1,12 @@
 """Pipeline parallelism: layers of each stage, micro-batches in flight, transfers and the bubble."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from service.estimator.degrees import Degrees, Transfer, stage_spacing
 from service.estimator.numeric import (
     Amount,
+    Condition,
     both,
     ceil_div,
     divides,
@@ -92,19 +94,47 @@ def interleaved_bytes(degrees: Degrees, stage: Amount, kept_bytes: tuple[Amount,
     >>> interleaved_bytes(two, 0, (1.0, 0.0)), interleaved_bytes(two, 0, (1.0, 1.0))
     (8.0, 11.0)
     """
+    first, *later = held_moments(degrees, stage, kept_bytes)
+    peak = first.held_bytes(kept_bytes)
+    for moment in later:
+        peak = maximum(peak, where(moment.happens, moment.held_bytes(kept_bytes), 0.0))
+    return peak
+
+
+@dataclass(slots=True, kw_only=True)
+class HeldMoment:
+    """A moment at which a stage of an interleaved pipeline may be fullest."""
+
+    happens: Condition
+    """Whether the step has enough micro-batches for it."""
+    passes: Amount
+    """Micro-batches of all chunks in flight."""
+    flights: dict[int, Amount]
+    """Those of each chunk whose bytes are not the usual ones."""
+
+    def held_bytes(self, kept_bytes: tuple[Amount, ...]) -> Amount:
+        """Activations at the moment, by what one micro-batch keeps in each chunk [byte]."""
+        usual = kept_bytes[len(kept_bytes) // 2]
+        total = self.passes * usual
+        for chunk, flights in self.flights.items():
+            total = total + flights * (kept_bytes[chunk] - usual)
+        return total
+
+
+def held_moments(degrees: Degrees, stage: Amount, kept_bytes: tuple[Amount, ...]) -> Iterator[HeldMoment]:
+    """The moments of `interleaved_bytes`, the one when the stage is warm first."""
     rounds, group = degrees.virtual_pipeline, degrees.virtual_group
     usual = kept_bytes[len(kept_bytes) // 2]
     unusual = [chunk for chunk, saved_bytes in enumerate(kept_bytes) if not equal_everywhere(saved_bytes, usual)]
     warm, warm_up = warm_passes(degrees, stage), 2 * (degrees.pipeline - stage - 1) + (rounds - 1) * group
-    peak = warm * usual
-    for chunk in unusual:
-        peak = peak + warm_flights(degrees, warm, chunk) * (kept_bytes[chunk] - usual)
+    flights = {chunk: warm_flights(degrees, warm, chunk) for chunk in unusual}
+    yield HeldMoment(happens=True, passes=warm, flights=flights)
     for forward, in_flight in _held_later(degrees, warm_up, len(kept_bytes), unusual) if unusual else ():
-        total = (warm_up + 1) * usual
-        for chunk, flights in zip(unusual, in_flight, strict=True):
-            total = total + flights * (kept_bytes[chunk] - usual)
-        peak = maximum(peak, where(forward <= degrees.accumulation * rounds, total, 0.0))
-    return peak
+        yield HeldMoment(
+            happens=forward <= degrees.accumulation * rounds,
+            passes=warm_up + 1,
+            flights=dict(zip(unusual, in_flight, strict=True)),
+        )
 
 
 def _held_later(degrees: Degrees, warm_up: Amount, chunks: int, unusual: list[int]) -> Iterator[Moment]:

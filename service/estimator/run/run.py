@@ -49,12 +49,14 @@ from service.estimator.memory.memory import (
 from service.estimator.memory.states import checkpoint_bytes
 from service.estimator.model.counts import (
     ParameterCounts,
+    hardware_flop,
     korthikanti_fraction,
     padding_flop,
     palm_flop,
     parameter_counts,
     per_token_flop,
     recompute_flop,
+    recompute_fraction,
     run_flop,
     sequence_flop,
     six_n_flop,
@@ -67,6 +69,7 @@ from service.estimator.resolve import MOST_CACHED_CONFIGURATIONS, ResolvedQuesti
 from service.estimator.schedule import Phase, schedule_of
 from service.estimator.software.precision import highest_peak_flop_per_s
 from service.estimator.time.step import (
+    MicroBatchSeconds,
     StepOverhead,
     StepSeconds,
     ledger_seconds,
@@ -155,11 +158,25 @@ def stage_parameters(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> t
 
 def slowest_step(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fraction: float = 0.0) -> StepSeconds:
     """The step of the slowest stage."""
-    return max(_steps(resolved, stages, filled_fraction), key=total_seconds)
+    return max((work.step(resolved) for work in works_of(resolved, stages, filled_fraction)), key=total_seconds)
 
 
-def _steps(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fraction: float) -> list[StepSeconds]:
-    """The step of each distinct stage; in bubbles all stages wait for the mean micro-batch time of the stages."""
+@dataclass(slots=True)
+class StageWork:
+    """What one rank of a stage does in a step, and what it waits for."""
+
+    loaded: LoadedStage
+    micro: MicroBatchSeconds
+    overhead: StepOverhead
+
+    def step(self, resolved: ResolvedQuestion) -> StepSeconds:
+        """The step of the stage, were it the slowest."""
+        workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
+        return step_seconds(workload, degrees, self.loaded.load, layout, self.micro, self.overhead)
+
+
+def works_of(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fraction: float) -> list[StageWork]:
+    """The work of each distinct stage; in bubbles all stages wait for the mean micro-batch time of the stages."""
     workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
     distinct = {one.shape: one for one in stages}
     op_seconds = ledger_seconds(workload, degrees)
@@ -169,9 +186,7 @@ def _steps(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fractio
     }
     mean = reduce(add, [micro[one.shape].sent_seconds for one in stages]) / len(stages)
     overhead = StepOverhead(stage_seconds=mean, filled_fraction=filled_fraction)
-    return [
-        step_seconds(workload, degrees, one.load, layout, micro[shape], overhead) for shape, one in distinct.items()
-    ]
+    return [StageWork(one, micro[shape], overhead) for shape, one in distinct.items()]
 
 
 def slowest_seconds(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fraction: float = 0.0) -> Amount:
@@ -191,7 +206,7 @@ def slowest_seconds(resolved: ResolvedQuestion, stages: list[LoadedStage], fille
     >>> slowest_seconds(resolved, stages) == total_seconds(slowest_step(resolved, stages))
     True
     """
-    steps = _steps(resolved, stages, filled_fraction)
+    steps = [work.step(resolved) for work in works_of(resolved, stages, filled_fraction)]
     parts = ([getattr(step, field.name) for field in fields(StepSeconds)] for step in steps)
     slowest: Amount = reduce(maximum, (reduce(add, seconds) for seconds in parts))
     return slowest
@@ -580,7 +595,7 @@ def compute_configuration(resolved: ResolvedQuestion) -> Configuration:
     loads = loads_of(resolved, stages)
     peak = peak_stage_of(resolved, stages, loads)
     counts = parameter_counts(resolved.workload.model, resolved.workload.ledger)
-    flop = _flop_of(resolved.workload, counts, _rerun_fraction(resolved, stages))
+    flop = _flop_of(resolved.workload, counts, rerun_fraction(resolved, stages))
     parameters = Parameters(
         **{name: getattr(counts, name) for name in ParameterCounts.__slots__ if name != "active"},
         active=counts.active.total,
@@ -597,8 +612,17 @@ def compute_configuration(resolved: ResolvedQuestion) -> Configuration:
     )
 
 
-def _rerun_fraction(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> float:
-    """Share of the layers that recompute reaches."""
+def rerun_fraction(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> float:
+    """Share of the layers that recompute reaches.
+
+    Formula: full: recomputed layers / layers; else 1
+    Returns: share of the layers [1]
+    Source: activations.recomputed_layers
+
+    >>> from service.estimator.samples import sample_resolved
+    >>> rerun_fraction(sample_resolved(), stages_of(sample_resolved()))
+    1.0
+    """
     workload, chunks = resolved.workload, resolved.question.layout.virtual_pipeline
     if workload.recompute.granularity != "full":
         return 1.0
@@ -636,13 +660,13 @@ def _flop_of(workload: Workload, counts: ParameterCounts, rerun_fraction: float)
         backward_per_step_flop=step_flop(one.backward, batch),
         per_step_flop=model,
         recompute_per_step_flop=rerun,
-        hardware_per_step_flop=model + rerun,
+        hardware_per_step_flop=hardware_flop(model, rerun),
         padding_per_step_flop=padding_flop(workload.ledger, trained_share(workload.recipe), batch),
         padding_fraction=padding_fraction(workload.recipe),
         total_flop=None,
         total_pflop_days=None,
-        recompute_fraction=one.rerun * rerun_fraction / one.training,
-        recompute_full_fraction=one.full_rerun * rerun_fraction / one.full_training,
+        recompute_fraction=recompute_fraction(one.rerun, rerun_fraction, one.training),
+        recompute_full_fraction=recompute_fraction(one.full_rerun, rerun_fraction, one.full_training),
         recompute_korthikanti_fraction=korthikanti_fraction(workload.model.hidden_size, length)
         if workload.recompute.modules == ("core_attn",)
         else None,

@@ -11,7 +11,7 @@ from service.estimator.complete import CompleteCluster, CompletePrice, CompleteQ
 from service.estimator.constants import CHECKPOINT_SECONDS
 from service.estimator.memory.device import verdict_of
 from service.estimator.memory.states import checkpoint_bytes
-from service.estimator.model.counts import PFLOP_DAY_FLOP, run_flop
+from service.estimator.model.counts import pflop_days, run_flop
 from service.estimator.numeric import ceil_div
 from service.estimator.question import Checkpointing, OwnedPrice, Price, Question
 from service.estimator.resolve import (
@@ -499,7 +499,7 @@ def _unpriced(configuration: ResolvedQuestion, options: RunOptions) -> ComputedR
     run, flop = run_of(resolved, known.loads, known.peak.filled_fraction), known.flop
     if run is not None:
         total = run.earlier_flop + run_flop(flop.per_step_flop, run.last_steps)
-        flop = replace(flop, total_flop=total, total_pflop_days=total / PFLOP_DAY_FLOP)
+        flop = replace(flop, total_flop=total, total_pflop_days=pflop_days(total))
     return ComputedRun(resolved=resolved, known=known, run=run, flop=flop)
 
 

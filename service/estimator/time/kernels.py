@@ -569,8 +569,20 @@ HOST_MEMORY_BYTES_PER_S = 77e9
 Source: NVIDIA DGX H100 data sheet, two Xeon 8480C."""
 
 
-def _updated_bytes(workload: Workload, degrees: Degrees, updated: RankParameters) -> tuple[Amount, Amount]:
-    """Bytes that an optimizer step reads and writes back, and those that it reads or writes once."""
+def updated_bytes(workload: Workload, degrees: Degrees, updated: RankParameters) -> tuple[Amount, Amount]:
+    """Bytes that an optimizer step reads and writes back, and those that it reads or writes once.
+
+    Formula: moments + master copy, the weights where there is none; gradients + weights; each over its shards
+    Args:
+        updated: parameters that the rank updates, before sharding
+    Returns: both, of one rank [byte]
+    Source: definition
+
+    >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
+    >>> rewritten, once = updated_bytes(sample_workload(), sample_degrees(), sample_rank_load().updated)
+    >>> rewritten / 8_030_261_248, once / 8_030_261_248
+    (12.0, 6.0)
+    """
     state = workload.state
     each = moment_bytes(workload.optimizer, workload.precision, workload.recipe.moment_dtype)
     states = sharded_bytes(updated.dense_states, updated.expert_states, degrees, each, OPTIMIZER_STATES)
@@ -594,7 +606,7 @@ def optimizer_seconds(workload: Workload, degrees: Degrees, updated: RankParamet
     >>> round(optimizer_seconds(sample_workload(), sample_degrees(), sample_rank_load().updated), 2)
     0.09
     """
-    both_ways, once = _updated_bytes(workload, degrees, updated)
+    both_ways, once = updated_bytes(workload, degrees, updated)
     return (2 * both_ways + once) / streaming_bytes_per_s(workload.gpu, workload.constants.memory_fraction)
 
 
@@ -611,7 +623,7 @@ def offloaded_seconds(workload: Workload, degrees: Degrees, updated: RankParamet
     >>> round(offloaded_seconds(sample_workload(), sample_degrees(), sample_rank_load().updated), 3)
     3.372
     """
-    both_ways, once = _updated_bytes(workload, degrees, updated)
+    both_ways, once = updated_bytes(workload, degrees, updated)
     return once / (workload.gpu.host_bytes_per_s * HOST_LINK_FRACTION) + 2 * both_ways / HOST_MEMORY_BYTES_PER_S
 
 

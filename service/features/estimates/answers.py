@@ -97,7 +97,7 @@ def versions_of(catalogue: Catalogue, calibrations: Iterable[str | None]) -> Ver
 
 
 def _explained(question: Question, found: Estimate) -> dict[str, Explanation]:
-    from service.estimator.explain import explanations
+    from service.estimator.explain.explanations import explanations
 
     named = [replace(e, path=_metric_at(e.path, found)) for e in explanations(question, found)]
     return {explanation.path: explanation for explanation in named}

@@ -65,6 +65,8 @@ function parts(found) {
     element("p", { class: "exact" }, `${found.exact ?? shown(found.value)}${unit}`),
     element("h3", {}, "Equation"),
     element("pre", { tabIndex: 0 }, found.equation),
+    element("h3", {}, "In numbers"),
+    element("pre", { tabIndex: 0 }, found.expression),
     ...inputs(found.inputs),
     element("h3", {}, "Source"),
     element("p", {}, found.source),

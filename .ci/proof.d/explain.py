@@ -1,0 +1,50 @@
+"""Explanations of 300 random answers: how many give their number from their inputs to 1e-9, kind by kind."""
+
+import argparse
+import sys
+from collections import Counter
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from service.estimator import Question
+from tests.estimator.explained import Checked, checked, priced_questions
+
+SHOWN = 10
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--answers", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=23)
+    given_options = parser.parse_args()
+    answers: list[list[Checked]] = []
+
+    @seed(given_options.seed)
+    @settings(
+        max_examples=given_options.answers,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(priced_questions())
+    def collect(asked: Question) -> None:
+        answers.append(list(checked(asked)))
+
+    collect()
+    every = [one for answer in answers for one in answer]
+    total, wrong = Counter(one.kind for one in every), Counter(one.kind for one in every if one.wrong)
+    for kind in sorted(total):
+        print(f"{kind:60} {total[kind] - wrong[kind]:6} of {total[kind]:6}")
+    whole = sum(not any(one.wrong for one in answer) for answer in answers)
+    print(
+        f"{len(every) - wrong.total()} of {len(every)} explanations evaluate; all of them in {whole} of {len(answers)}"
+    )
+    for one in [one for one in every if one.wrong][:SHOWN]:
+        print(f"  {one.path}: {one.wrong}")
+    if wrong:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

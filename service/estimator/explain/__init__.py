@@ -1,0 +1,1 @@
+"""Explanations of the numbers of an answer, each computed again from its inputs."""

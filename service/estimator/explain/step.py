@@ -1,0 +1,457 @@
+"""Explanations of the time of a step: each part from what its stage computes and sends for one micro-batch."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from service.estimator.answer import Estimate, Explanation, Inputs
+from service.estimator.constants import LAUNCH_SECONDS, measured_scale
+from service.estimator.degrees import Transfer, divisors
+from service.estimator.explain.expression import (
+    At,
+    Expression,
+    Formula,
+    fields_of,
+    numbers_of,
+    summed_inputs,
+    weighted_sum,
+)
+from service.estimator.memory.activations import rank_logits, repeated_forwards, trained_layers
+from service.estimator.memory.memory import OFF_DEVICE, OFFLOADED_ACTIVATIONS
+from service.estimator.model.ledger import Ops
+from service.estimator.numeric import ceil_div, summed
+from service.estimator.parallelism import data
+from service.estimator.parallelism.pipeline import bubble_micro_batches
+from service.estimator.resolve import ResolvedQuestion
+from service.estimator.run.run import (
+    StageWork,
+    stages_of,
+    tokens_per_s_per_gpu,
+    total_seconds,
+    utilisation_fraction,
+    works_of,
+)
+from service.estimator.software.precision import highest_peak_flop_per_s, peak_flop_per_s
+from service.estimator.time import communication, kernels, step
+from service.estimator.time.collectives import Interconnect, interconnect_of, transfer_seconds
+from service.estimator.workload import Workload
+
+
+def step_explanations(
+    resolved: ResolvedQuestion, filled_fraction: float, estimate: Estimate, at: At
+) -> Iterator[Explanation]:
+    """Explanations of the time of a step and of each of its parts."""
+    workload, found, flop = resolved.workload, estimate.step, estimate.flop
+    gpus = fields_of(estimate.resolved.cluster, "gpus")
+    seconds: Inputs = {"step_seconds": found.step_seconds.value}
+    parts = summed_inputs({part.kind: part.seconds for part in found.parts})
+    yield at("step.step_seconds.value", total_seconds, parts.text, parts.inputs)
+    formats = workload.precision.matrix_format, workload.precision.attention_format
+    named = zip(("matrix_flop_per_s", "attention_flop_per_s"), formats, strict=True)
+    peaks = {name: peak_flop_per_s(workload.gpu, number_format) for name, number_format in named}
+    known: Inputs = {name: peak for name, peak in peaks.items() if peak is not None}
+    text = f"max({', '.join(known)})" if len(known) > 1 else "".join(known)
+    yield at("step.peak_flop_per_s", highest_peak_flop_per_s, text, {**known, "gpu": workload.gpu.slug})
+    tokens: Inputs = {"batch_tokens": flop.per_step_tokens, **gpus, **seconds}
+    path = "step.tokens_per_s_per_gpu.value"
+    yield at(path, tokens_per_s_per_gpu, "batch_tokens / gpus / step_seconds", tokens)
+    for name, done in (("mfu", flop.per_step_flop), ("hfu", flop.hardware_per_step_flop)):
+        machine: Inputs = {"flop": done, **gpus, **fields_of(found, "peak_flop_per_s"), **seconds}
+        used = "flop / (peak_flop_per_s * gpus) / step_seconds"
+        yield at(f"step.{name}_fraction.value", utilisation_fraction, used, machine)
+    slowest = _slowest(resolved, filled_fraction)
+    scale: Inputs = {
+        "stack_scale": kernels.stack_scale(workload),
+        "own_scale": measured_scale(workload.cluster.measured_steps, workload.calibrated_steps),
+    }
+    for index, part in enumerate(found.parts):
+        formula, own = _PARTS[part.kind](slowest, part.kind)
+        text = own.text if own.text == "0" else f"stack_scale * own_scale * ({own.text})"
+        one = at(f"step.parts[{index}].seconds", formula, text, {**scale, **own.inputs})
+        yield replace(one, unit="s")
+
+
+@dataclass(slots=True)
+class Slowest:
+    """The slowest stage, and what of it every part of a step is computed from."""
+
+    resolved: ResolvedQuestion
+    work: StageWork
+    busy: step.BusySeconds
+    interconnect: Interconnect
+    sent: communication.MicroBatchTransfers
+
+    @property
+    def workload(self) -> Workload:
+        """The workload."""
+        return self.resolved.workload
+
+    @property
+    def accumulation(self) -> Inputs:
+        """Micro-batches of a step."""
+        return numbers_of(self.resolved.degrees, "accumulation")
+
+
+def _slowest(resolved: ResolvedQuestion, filled_fraction: float) -> Slowest:
+    workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
+    works = works_of(resolved, stages_of(resolved), filled_fraction)
+    work = max(works, key=lambda one: total_seconds(one.step(resolved)))
+    load = work.loaded.load
+    return Slowest(
+        resolved,
+        work,
+        step.busy_seconds(workload, degrees, load, layout, work.micro, work.overhead),
+        interconnect_of(workload.cluster, workload.gpu, workload.constants.network_scale),
+        communication.micro_batch_transfers(workload, degrees, work.loaded.stage, load, layout),
+    )
+
+
+PartExpression = tuple[Formula, Expression]
+
+
+def _repeated(slowest: Slowest, each: Expression) -> Expression:
+    """What every micro-batch of the step takes."""
+    if each.text == "0":
+        return each
+    return Expression(f"accumulation * ({each.text})", {**slowest.accumulation, **each.inputs})
+
+
+def _operations(slowest: Slowest, seconds_of: Callable[[Ops], Mapping[str, float]]) -> Expression:
+    """Seconds of one micro-batch: of each operation of a kind of layer and of the ends, times how often it runs."""
+    stage, ledger = slowest.work.loaded.stage, slowest.workload.ledger
+    kinds = enumerate(zip(stage.kind_counts, ledger.kinds, strict=True))
+    return weighted_sum(
+        {
+            **{f"layer_kind_{kind}": (float(count), seconds_of(ops)) for kind, (count, ops) in kinds},
+            "embedding": (float(bool(stage.is_first)), seconds_of(ledger.embedding)),
+            "head": (float(bool(stage.is_last)), seconds_of(ledger.head)),
+            "depth": (float(stage.depths), seconds_of(ledger.depth)),
+        },
+        "count",
+    )
+
+
+def _computed(slowest: Slowest, part: str) -> PartExpression:
+    """Matrix products, attention or streaming kernels, operation by operation, forward and backward."""
+    workload, degrees = slowest.workload, slowest.resolved.degrees
+    rates, split = kernels.rates_of(workload), divisors(degrees, workload.model, workload.vocabulary_multiple)
+
+    def seconds_of(ops: Ops) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for op in ops:
+            if op.kind == part and (op.flop or op.moved_bytes):
+                one = kernels.op_seconds(op, workload, degrees, split, rates)
+                found[op.name] = found.get(op.name, 0.0) + float(one.forward) + float(one.backward)
+        return found
+
+    given: Inputs = {"memory_bytes_per_s": rates.bytes_per_s, "launch_seconds": LAUNCH_SECONDS}
+    if part == "gemm":
+        given["product_flop_per_s"] = rates.products.plain.flop_per_s
+    if part == "attention":
+        given["attention_flop_per_s"] = rates.attention_flop_per_s * rates.attention.forward_fraction
+    formulas: dict[str, Formula] = {"gemm": kernels.product_seconds, "attention": kernels.attention_seconds}
+    whole = _repeated(slowest, _operations(slowest, seconds_of))
+    return formulas.get(part, kernels.op_seconds), Expression(whole.text, {**whole.inputs, **given})
+
+
+def _cast(slowest: Slowest, _: str) -> PartExpression:
+    """Operands cast in every micro-batch, and weights once a step."""
+    workload, degrees = slowest.workload, slowest.resolved.degrees
+    rates = kernels.rates_of(workload)
+    each = _operations(slowest, lambda ops: {"cast": float(kernels.ops_compute(ops, workload, degrees, rates).cast)})
+    whole = _repeated(slowest, each)
+    if not float(slowest.busy.recast):
+        return kernels.product_seconds, whole
+    parameters = slowest.work.loaded.load.parameters
+    weights: Inputs = {
+        "trained_weights": float(parameters.dense_trained + parameters.expert_trained),
+        "cast_bytes": kernels.cast_bytes(workload),
+        "memory_bytes_per_s": rates.bytes_per_s,
+    }
+    text = f"{whole.text} + trained_weights * cast_bytes / memory_bytes_per_s"
+    return kernels.product_seconds, Expression(text, {**whole.inputs, **weights})
+
+
+def _recompute(slowest: Slowest, _: str) -> PartExpression:
+    """Forward passes of layers that run a second time."""
+    workload, degrees, stage = slowest.workload, slowest.resolved.degrees, slowest.work.loaded.stage
+    rates = kernels.rates_of(workload)
+    layers = {
+        f"layer_kind_{kind}": (
+            float(count),
+            {"rerun": float(kernels.ops_compute(ops, workload, degrees, rates).recompute)},
+        )
+        for kind, (count, ops) in enumerate(zip(stage.kind_counts, workload.ledger.kinds, strict=True))
+    }
+    whole = _repeated(slowest, weighted_sum(layers, "count"))
+    if workload.recompute.granularity != "full" or whole.text == "0":
+        return kernels.op_seconds, whole
+    trained = trained_layers(workload, stage.kind_counts)
+    share = repeated_forwards(workload.recompute, trained, degrees.virtual_pipeline)
+    inputs: Inputs = {**whole.inputs, "recomputed_share": float(share)}
+    return kernels.op_seconds, Expression(f"recomputed_share * {whole.text}", inputs)
+
+
+def _accumulation(slowest: Slowest, _: str) -> PartExpression:
+    """Gradients added to those of earlier micro-batches."""
+    workload, parameters = slowest.workload, slowest.work.loaded.load.parameters
+    inputs: Inputs = {
+        **slowest.accumulation,
+        "trained_weights": float(parameters.dense_trained + parameters.expert_trained),
+        "memory_bytes_per_s": kernels.rates_of(workload).bytes_per_s,
+    }
+    if slowest.resolved.degrees.zero_stage == data.WEIGHTS:
+        each = "sharded_copy_bytes"
+        inputs[each] = workload.implementation.overlap.sharded_copy_bytes
+    elif workload.software.gradient_fusion:
+        return kernels.accumulation_seconds, Expression("0", {"gradient_fusion": True})
+    else:
+        each = "2 * (element_bytes + min(4, gradient_bytes))"
+        inputs |= {"element_bytes": workload.precision.element_bytes, "gradient_bytes": workload.state.gradient_bytes}
+    text = f"accumulation * trained_weights * {each} / memory_bytes_per_s"
+    return kernels.accumulation_seconds, Expression(text, inputs)
+
+
+def _loss(slowest: Slowest, _: str) -> PartExpression:
+    """Logits streamed by the loss of every micro-batch, on a stage with the head."""
+    workload, loss = slowest.workload, slowest.workload.cross_entropy
+    if not slowest.work.loaded.stage.is_last:
+        return step.loss_seconds, Expression("0", {"has_head": False})
+    inputs: Inputs = {
+        **slowest.accumulation,
+        "depths": workload.ledger.depths,
+        "logits": float(rank_logits(workload, slowest.resolved.degrees)),
+        "live_bytes_a_logit": loss.chunks * loss.logit_bytes(workload.precision.element_bytes),
+        "memory_bytes_per_s": kernels.rates_of(workload).bytes_per_s,
+    }
+    text = "accumulation * 2 * (1 + depths) * logits * live_bytes_a_logit / memory_bytes_per_s"
+    return step.loss_seconds, Expression(text, inputs)
+
+
+def _host(slowest: Slowest, _: str) -> PartExpression:
+    """Launches of kernels that take longer than the kernels run."""
+    workload, stage, compute = slowest.workload, slowest.work.loaded.stage, slowest.work.micro.compute
+    shapes = zip(stage.kind_counts, workload.ledger.shapes, strict=True)
+    inputs: Inputs = {
+        **slowest.accumulation,
+        "layers": float(stage.layers),
+        "sparse_layers": float(summed(count for count, shape in shapes if shape.is_sparse)),
+        **fields_of(workload.constants, "layer_host_seconds", "sparse_layer_host_seconds"),
+        "computing_seconds": float(compute.total_seconds - compute.host),
+    }
+    launches = "layers * layer_host_seconds + sparse_layers * sparse_layer_host_seconds"
+    text = f"accumulation * max(0, {launches} - computing_seconds)"
+    if workload.software.cuda_graphs:
+        return step.host_seconds, Expression("0", {"cuda_graphs": True})
+    return step.host_seconds, Expression(text, inputs)
+
+
+def _transfers(groups: dict[str, tuple[float, tuple[Transfer, ...]]], interconnect: Interconnect) -> Expression:
+    """Seconds of collectives: how often each group of them runs, times the seconds of each of its collectives."""
+    return weighted_sum(
+        {
+            group: (
+                count,
+                {
+                    f"{one.collective}_{place}": float(transfer_seconds(one, interconnect))
+                    for place, one in enumerate(transfers)
+                },
+            )
+            for group, (count, transfers) in groups.items()
+        },
+        "count",
+    )
+
+
+def _sent(slowest: Slowest, axis: str) -> tuple[communication.Repeated, ...]:
+    found: communication.Repeated | tuple[communication.Repeated, ...] = getattr(slowest.sent, axis)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _axis(slowest: Slowest, axis: str) -> Expression:
+    """Seconds of what one micro-batch sends along an axis, hidden or not."""
+    sent = enumerate(_sent(slowest, axis))
+    groups = {f"group_{place}": (float(one.layers), one.transfers) for place, one in sent}
+    return _transfers(groups, slowest.interconnect)
+
+
+def _hidden_seconds(slowest: Slowest, axis: str) -> float:
+    """Seconds of one micro-batch's transfers along an axis that hide under its compute."""
+    whole = sum(
+        float(one.layers) * float(transfer_seconds(each, slowest.interconnect))
+        for one in _sent(slowest, axis)
+        for each in one.transfers
+    )
+    hidden = whole - float(getattr(slowest.work.micro.exposed, axis))
+    return hidden if hidden > ROUNDING * whole else 0.0
+
+
+ROUNDING = 1e-12
+"""Share of a sum that rounding may leave. Source: IEEE 754, binary64, with room for some thousand terms."""
+
+
+def _wires(slowest: Slowest) -> Inputs:
+    interconnect = slowest.interconnect
+    rates = fields_of(interconnect, "link_bytes_per_s", "network_bytes_per_s")
+    return {**rates, "link_curves": interconnect.link.source}
+
+
+def _exposed(slowest: Slowest, part: str) -> PartExpression:
+    """What of an axis no compute hides: all that is sent, less what hides."""
+    axis = part.removeprefix("exposed_")
+    sent = _axis(slowest, axis)
+    if sent.text == "0":
+        return transfer_seconds, sent
+    hidden = _hidden_seconds(slowest, axis)
+    inputs: Inputs = {**sent.inputs, **_wires(slowest)}
+    text = sent.text
+    if hidden:
+        inputs["hidden_seconds"], text = hidden, f"{text} - hidden_seconds"
+    whole = _repeated(slowest, Expression(text, inputs))
+    return transfer_seconds, whole
+
+
+def _exposed_data(slowest: Slowest, _: str) -> PartExpression:
+    """Sharded weights and gradients of every micro-batch, and what the data group exchanges once a step."""
+    workload, degrees, micro = slowest.workload, slowest.resolved.degrees, slowest.work.micro
+    sharded, parts, inputs = _axis(slowest, "data").under("each_micro_batch"), [], _wires(slowest)
+    if sharded.text != "0":
+        free = _free_seconds(slowest)
+        contention = workload.constants.contention_fraction
+        inputs |= {**slowest.accumulation, **sharded.inputs, "free_seconds": free, "contention_fraction": contention}
+        seen = f"max(0, {sharded.text} - free_seconds) + contention_fraction * min({sharded.text}, free_seconds)"
+        parts.append(f"accumulation * ({seen})")
+    transfers = data.step_transfers(workload, degrees, slowest.work.loaded.load.parameters)
+    once = _transfers({"each_step": (1.0, transfers)}, slowest.interconnect)
+    if once.text != "0":
+        hides = workload.implementation.overlap.hides_gradients
+        inputs |= {
+            **once.inputs,
+            "seen_fraction": workload.constants.exposed_gradient_fraction if hides else 1.0,
+            "backward_seconds": max(0.0, float(micro.exposed.free) - float(micro.compute.forward)),
+        }
+        rest = f"max(0, (1 - seen_fraction) * ({once.text}) - backward_seconds)"
+        parts.append(f"seen_fraction * ({once.text}) + {rest}")
+    formula = transfer_seconds if once.text == "0" else communication.once_a_step_seconds
+    return formula, Expression(" + ".join(parts) or "0", inputs)
+
+
+def _free_seconds(slowest: Slowest) -> float:
+    """Compute of one micro-batch under which no other axis hides."""
+    hidden = sum(_hidden_seconds(slowest, axis) for axis in ("tensor", "context", "expert", "pipeline"))
+    return float(slowest.work.micro.compute.total_seconds) - hidden
+
+
+def _exposed_offload(slowest: Slowest, _: str) -> PartExpression:
+    """Activations on their way to host memory and back, for longer than all else of a micro-batch."""
+    workload, micro = slowest.workload, slowest.work.micro
+    if slowest.resolved.question.layout.offload not in OFFLOADED_ACTIVATIONS:
+        return communication.offloaded_activation_seconds, Expression("0", {"offload": "none"})
+    inputs: Inputs = {
+        **slowest.accumulation,
+        "kept_bytes": float(summed(slowest.work.loaded.load.kept_bytes)),
+        "host_bytes_per_s": workload.gpu.host_bytes_per_s,
+        "host_link_fraction": kernels.HOST_LINK_FRACTION,
+        "computing_seconds": float(micro.compute.total_seconds),
+        "exposed_seconds": float(micro.exposed.total_seconds - micro.exposed.offload),
+    }
+    away = "2 * kept_bytes / (host_bytes_per_s * host_link_fraction)"
+    text = f"accumulation * max(0, {away} - computing_seconds - exposed_seconds)"
+    return communication.offloaded_activation_seconds, Expression(text, inputs)
+
+
+_BUBBLES = {"dualpipe": "2 / 3 * max(0, pipeline / 2 - 1)", "zero-bubble": "(pipeline - 1) / 3"}
+
+
+def _bubble(slowest: Slowest, _: str) -> PartExpression:
+    """Idle micro-batches of the pipeline, times the mean micro-batch of its stages."""
+    schedule = slowest.resolved.question.layout.schedule
+    inputs: Inputs = {
+        **numbers_of(slowest.resolved.degrees, "pipeline", "virtual_pipeline"),
+        "micro_batch_seconds": float(slowest.work.overhead.stage_seconds),
+        "schedule": schedule,
+    }
+    idle = _BUBBLES.get(schedule, "(pipeline - 1) / virtual_pipeline")
+    return bubble_micro_batches, Expression(f"{idle} * micro_batch_seconds", inputs)
+
+
+def _optimizer(slowest: Slowest, _: str) -> PartExpression:
+    """What the update streams, through the GPU's memory or the host's."""
+    workload, degrees, load = slowest.workload, slowest.resolved.degrees, slowest.work.loaded.load
+    rewritten, once = kernels.updated_bytes(workload, degrees, load.updated)
+    inputs: Inputs = {"rewritten_bytes": float(rewritten), "gradient_and_weight_bytes": float(once)}
+    if OFF_DEVICE[slowest.resolved.question.layout.offload]:
+        inputs |= {
+            "host_bytes_per_s": workload.gpu.host_bytes_per_s,
+            "host_link_fraction": kernels.HOST_LINK_FRACTION,
+            "host_memory_bytes_per_s": kernels.HOST_MEMORY_BYTES_PER_S,
+        }
+        link = "gradient_and_weight_bytes / (host_bytes_per_s * host_link_fraction)"
+        return kernels.offloaded_seconds, Expression(f"{link} + 2 * rewritten_bytes / host_memory_bytes_per_s", inputs)
+    inputs["memory_bytes_per_s"] = kernels.rates_of(workload).bytes_per_s
+    text = "(2 * rewritten_bytes + gradient_and_weight_bytes) / memory_bytes_per_s"
+    return kernels.optimizer_seconds, Expression(text, inputs)
+
+
+_STRAGGLING = "straggler_fraction * ceil(log2(nodes)) * busy_seconds"
+_RETRYING = "pressure_fraction * min(1, max(0, (filled_fraction - crowded_from) / (1 - crowded_from))) * busy_seconds"
+
+
+def _straggling(slowest: Slowest) -> Inputs:
+    workload = slowest.workload
+    return {
+        "nodes": float(ceil_div(slowest.resolved.degrees.gpus, workload.cluster.gpus_per_node)),
+        **fields_of(workload.constants, "straggler_fraction"),
+        "busy_seconds": float(slowest.busy.total),
+    }
+
+
+def _retrying(slowest: Slowest) -> Inputs:
+    return {
+        **fields_of(slowest.workload.constants, "pressure_fraction"),
+        "filled_fraction": float(slowest.work.overhead.filled_fraction),
+        "crowded_from": step.CROWDED_FROM,
+        "busy_seconds": float(slowest.busy.total),
+    }
+
+
+def _straggler(slowest: Slowest, _: str) -> PartExpression:
+    """Waits for the slowest node."""
+    return step.straggler_seconds, Expression(_STRAGGLING, _straggling(slowest))
+
+
+def _allocator(slowest: Slowest, _: str) -> PartExpression:
+    """Retries of a crowded allocator."""
+    return step.pressure_fraction, Expression(_RETRYING, _retrying(slowest))
+
+
+def _other(slowest: Slowest, _: str) -> PartExpression:
+    """All else, as a share of the whole step."""
+    inputs: Inputs = {
+        **_straggling(slowest),
+        **_retrying(slowest),
+        "other_fraction": step.OTHER_FRACTION,
+    }
+    text = f"(busy_seconds + {_STRAGGLING} + {_RETRYING}) * other_fraction / (1 - other_fraction)"
+    return step.other_seconds, Expression(text, inputs)
+
+
+_PARTS: dict[str, Callable[[Slowest, Any], PartExpression]] = {
+    "gemm": _computed,
+    "attention": _computed,
+    "elementwise": _computed,
+    "cast": _cast,
+    "accumulation": _accumulation,
+    "recompute": _recompute,
+    "loss": _loss,
+    "host": _host,
+    **{f"exposed_{axis}": _exposed for axis in ("tensor", "context", "expert", "pipeline")},
+    "exposed_data": _exposed_data,
+    "exposed_offload": _exposed_offload,
+    "bubble": _bubble,
+    "optimizer": _optimizer,
+    "straggler": _straggler,
+    "allocator": _allocator,
+    "other": _other,
+}
+"""The formula and the expression of each part of a step."""
