@@ -27,7 +27,7 @@ from service.estimator.question import (
 )
 from service.estimator.samples import H100, LLAMA_3_8B
 from tests.amounts import amount
-from tests.estimator.explained import checked, priced_questions
+from tests.estimator.explained import checked, kind_of, priced_questions
 
 PLAIN = Question(
     model=LLAMA_3_8B,
@@ -84,6 +84,23 @@ QUESTIONS = {
             usd_per_kw_month=150.0,
         ),
     ),
+    "muon": replace(PLAIN, recipe=replace(PLAIN.recipe, optimizer="muon"), layout=Layout(zero_stage=1)),
+    "gradients that wait": replace(
+        PLAIN, recipe=replace(PLAIN.recipe, stack="torchtitan"), layout=Layout(zero_stage=3, pipeline=4)
+    ),
+    "freed weights": replace(
+        PLAIN,
+        recipe=Recipe(sequence_length=64, global_batch=64, stack="deepspeed", precision="fp16-mixed"),
+        layout=Layout(zero_stage=3),
+    ),
+    "grouped step gradients": replace(
+        PLAIN,
+        model=replace(LLAMA_3_8B, vocab_size=1000),
+        recipe=Recipe(sequence_length=64, stack="deepspeed", precision="fp16-mixed"),
+        layout=Layout(zero_stage=3),
+        cluster=replace(PLAIN.cluster, gpus=2),
+    ),
+    "selective": replace(PLAIN, recipe=replace(PLAIN.recipe, recompute="selective")),
     "optimizer peak": replace(PLAIN, recipe=Recipe(sequence_length=64, precision="fp16-mixed"), layout=Layout()),
 }
 
@@ -153,6 +170,25 @@ def unexplained(question: Question) -> set[str]:
     parts = ("parameters", "memory", "flop", "step", "totals")
     held = {path for part in parts for path in numbers(getattr(answer, part), part) if not NOT_EXPLAINED.search(path)}
     return held ^ {one.path for one in explanations(question, answer)}
+
+
+def expressions(name: str) -> dict[str, str]:
+    """Expression of each line of the first stage, and of FLOP and time, by its kind."""
+    answer = estimate(QUESTIONS[name])
+    said = explanations(QUESTIONS[name], answer)
+    return {kind_of(one.path, answer): one.expression for one in reversed(said) if "stages[1" not in one.path}
+
+
+def test_expressions_name_what_their_number_depends_on() -> None:
+    assert "undivided * numbers_each" in expressions("muon")["memory.lines.optimizer_states"]
+    assert expressions("gradients that wait")["memory.lines.gradients"] == "trained_weights * reduction_bytes"
+    assert "largest_trained_layer" in expressions("freed weights")["memory.lines.reduced_gradients"]
+    assert "min(" in expressions("grouped step gradients")["memory.lines.step_gradients"]
+    plain = expressions("plain")
+    assert plain["flop.hardware_per_step_flop"] == "per_step_flop + recompute_per_step_flop"
+    assert "rerun_fraction" in plain["flop.recompute_fraction"]
+    assert plain["flop.total_pflop_days"] == "total_flop / flop_of_a_pflop_day"
+    assert "accumulation * (layer_kind_0.count * (" in plain["step.parts.gemm"]
 
 
 def total(inputs: Inputs) -> float:

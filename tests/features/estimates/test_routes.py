@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from service.catalogue import Catalogue
+from service.client import evaluate
 from service.estimator.question import Model
 from tests.api.asking import QUESTION, Ask
 
@@ -116,6 +117,8 @@ def test_explanations_come_only_where_asked(ask: Ask, path: str, method: str) ->
         assert (found is not None) == explained
         for explanation in (found or {}).values():
             assert {"equation", "inputs", "source", "exact"} <= explanation.keys()
+            result = evaluate(explanation["expression"], explanation["inputs"])
+            assert result == pytest.approx(explanation["value"], rel=1e-9), explanation["path"]
 
 
 def test_not_fitting_is_an_answer(ask: Ask) -> None:
