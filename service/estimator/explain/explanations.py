@@ -87,7 +87,7 @@ def explanations(question: Question, estimate: Estimate) -> tuple[Explanation, .
         *_parameters(resolved, stages, estimate, at),
         *memory_explanations(peak, estimate, at),
         *_flop(resolved, stages, estimate, at),
-        *step_explanations(resolved, peak.filled_fraction[-1], estimate, at),
+        *step_explanations(resolved, stages, peak.filled_fraction[-1], estimate, at),
         *_totals(resolved, estimate, at),
         *_run_stages(RunOf(resolved, loads, peak.filled_fraction), estimate, at),
     )

@@ -24,8 +24,8 @@ from service.estimator.parallelism import data
 from service.estimator.parallelism.pipeline import bubble_micro_batches
 from service.estimator.resolve import ResolvedQuestion
 from service.estimator.run.run import (
+    LoadedStage,
     StageWork,
-    stages_of,
     tokens_per_s_per_gpu,
     total_seconds,
     utilisation_fraction,
@@ -38,7 +38,7 @@ from service.estimator.workload import Workload
 
 
 def step_explanations(
-    resolved: ResolvedQuestion, filled_fraction: float, estimate: Estimate, at: At
+    resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fraction: float, estimate: Estimate, at: At
 ) -> Iterator[Explanation]:
     """Explanations of the time of a step and of each of its parts."""
     workload, found, flop = resolved.workload, estimate.step, estimate.flop
@@ -59,7 +59,7 @@ def step_explanations(
         machine: Inputs = {"flop": done, **gpus, **fields_of(found, "peak_flop_per_s"), **seconds}
         used = "flop / (peak_flop_per_s * gpus) / step_seconds"
         yield at(f"step.{name}_fraction.value", utilisation_fraction, used, machine)
-    slowest = _slowest(resolved, filled_fraction)
+    slowest = _slowest(resolved, stages, filled_fraction)
     scale: Inputs = {
         "stack_scale": kernels.stack_scale(workload),
         "own_scale": measured_scale(workload.cluster.measured_steps, workload.calibrated_steps),
@@ -92,9 +92,9 @@ class Slowest:
         return numbers_of(self.resolved.degrees, "accumulation")
 
 
-def _slowest(resolved: ResolvedQuestion, filled_fraction: float) -> Slowest:
+def _slowest(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fraction: float) -> Slowest:
     workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
-    works = works_of(resolved, stages_of(resolved), filled_fraction)
+    works = works_of(resolved, stages, filled_fraction)
     work = max(works, key=lambda one: total_seconds(one.step(resolved)))
     load = work.loaded.load
     return Slowest(
@@ -157,6 +157,8 @@ def _computed(slowest: Slowest, part: str) -> PartExpression:
 def _cast(slowest: Slowest, _: str) -> PartExpression:
     """Operands cast in every micro-batch, and weights once a step."""
     workload, degrees = slowest.workload, slowest.resolved.degrees
+    if not float(slowest.work.micro.compute.cast) and not float(slowest.busy.recast):
+        return kernels.product_seconds, Expression("0", {"precision": workload.recipe.precision})
     rates = kernels.rates_of(workload)
     each = _operations(slowest, lambda ops: {"cast": float(kernels.ops_compute(ops, workload, degrees, rates).cast)})
     whole = _repeated(slowest, each)
@@ -175,6 +177,8 @@ def _cast(slowest: Slowest, _: str) -> PartExpression:
 def _recompute(slowest: Slowest, _: str) -> PartExpression:
     """Forward passes of layers that run a second time."""
     workload, degrees, stage = slowest.workload, slowest.resolved.degrees, slowest.work.loaded.stage
+    if not float(slowest.work.micro.compute.recompute):
+        return kernels.op_seconds, Expression("0", {"recompute": workload.recompute.granularity})
     rates = kernels.rates_of(workload)
     layers = {
         f"layer_kind_{kind}": (
@@ -184,7 +188,7 @@ def _recompute(slowest: Slowest, _: str) -> PartExpression:
         for kind, (count, ops) in enumerate(zip(stage.kind_counts, workload.ledger.kinds, strict=True))
     }
     whole = _repeated(slowest, weighted_sum(layers, "count"))
-    if workload.recompute.granularity != "full" or whole.text == "0":
+    if workload.recompute.granularity != "full":
         return kernels.op_seconds, whole
     trained = trained_layers(workload, stage.kind_counts)
     share = repeated_forwards(workload.recompute, trained, degrees.virtual_pipeline)
