@@ -37,8 +37,8 @@ def _answer(part: str, address: str) -> dict[str, Any]:
     return answer
 
 
-def test_there_are_thirteen_questions() -> None:
-    assert len(COMMANDS) == 13
+def test_there_are_fourteen_questions() -> None:
+    assert len(COMMANDS) == 14
 
 
 def test_a_sweep_waits_for_workers(address: str) -> None:
@@ -55,8 +55,20 @@ def test_estimate_of_a_preset(address: str) -> None:
     assert answer["totals"]["cost_usd"]["value"] == pytest.approx(2.5 * answer["totals"]["gpu_hours"]["value"])
 
 
+def test_what_each_gpu_sends(address: str) -> None:
+    answer = _answer('"global_batch": 1024}', address)
+    sent = {row["kind"]: row for row in answer["communication"]}
+    assert (sent["pipeline_send_activations"]["link"], sent["tensor_all_gather_activations"]["link"]) == (
+        "network", "scale_up",
+    )  # fmt: skip
+    exposed = sum(row["exposed_seconds"] for row in sent.values() if row["axis"] == "data")
+    (part,) = [part for part in answer["step"]["parts"] if part["kind"] == "exposed_data"]
+    assert exposed == pytest.approx(part["seconds"])
+    assert sent["data_reduce_scatter_gradients"]["seconds"] > 0
+
+
 def test_cost_line_by_line_and_carbon(address: str) -> None:
-    answer = _answer("/v1/gpu-hours", address)
+    answer = _answer("discount_fraction", address)
     totals = answer["totals"]
     assert answer["warnings"] == []
     assert totals["spare_gpus"] == 8

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from service.estimator.answer import Explanation, Flop, Memory, Parameters, Step, Totals, Verdict
+from service.estimator.answer import Communication, Explanation, Flop, Memory, Parameters, Step, Totals, Verdict
 from service.estimator.other_tools.tool import Comparison
 from service.estimator.question import Documented, Question
 from service.estimator.run.run import StageTimeline
@@ -90,6 +90,8 @@ class GpuHoursAnswer(Grounds):
     """Whether the job fits. Hours of a job that does not are hypothetical."""
     step: Step
     """Seconds of one optimizer step."""
+    communication: tuple[Communication, ...]
+    """What one rank sends in that step, by axis and collective; empty on one GPU."""
     totals: Totals | None
     """The whole run; null without training_tokens."""
 
@@ -108,6 +110,8 @@ class Answer(Grounds):
     """Operations."""
     step: Step
     """Seconds of one optimizer step."""
+    communication: tuple[Communication, ...]
+    """What one rank sends in that step, by axis and collective; empty on one GPU."""
     totals: Totals | None
     """The whole run; null without training_tokens."""
 

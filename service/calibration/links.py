@@ -7,7 +7,8 @@ from itertools import combinations
 from typing import Any
 
 from service.calibration.tables import shipped_records
-from service.estimator.degrees import NEXT_TO_EACH_OTHER, CollectiveName, Transfer
+from service.estimator.answer import CollectiveName
+from service.estimator.degrees import NEXT_TO_EACH_OTHER, Transfer
 from service.estimator.time.collectives import (
     LARGEST_RING_FIRST,
     NETWORK_FRACTION,

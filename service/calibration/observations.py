@@ -23,8 +23,9 @@ from service.calibration.records import (
     shape_fault,
 )
 from service.calibration.tables import shipped_records
+from service.estimator.answer import CollectiveName
 from service.estimator.constants import LAUNCH_SECONDS, MEMORY_FRACTION, streaming_bytes_per_s
-from service.estimator.degrees import NEXT_TO_EACH_OTHER, CollectiveName, Transfer
+from service.estimator.degrees import NEXT_TO_EACH_OTHER, Transfer
 from service.estimator.memory.device import context_and_communicators
 from service.estimator.memory.memory import first_step_peak_bytes
 from service.estimator.question import Cluster, Gpu

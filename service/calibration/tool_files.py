@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from service.calibration.observations import INSTRUCTION_FLOP, format_named
 from service.calibration.records import DeviceKind, Environment, Measurement, ProbeRecord, bus_fraction
 from service.calibration.tables import refuse_empty, refused
-from service.estimator.degrees import CollectiveName
+from service.estimator.answer import CollectiveName
 from service.text_bounds import MOST_COLUMNS, MOST_DIGITS
 
 MARK = re.compile(r"^\s*(?:\[[\d,]+\](?:<std(?:out|err)>:?)?\s?)+|^\s*\d+:\s(?=\s*[#\d])")

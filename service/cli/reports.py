@@ -118,6 +118,7 @@ def report(answer: Answer) -> str:
     }
     rows = iter(aligned([row for table in tables.values() for row in table], right={1}, indent="  "))
     blocks = ["\n".join([title, *islice(rows, len(table))]) for title, table in tables.items()]
+    blocks[-1:-1] = sections({"Communication of one GPU in one step": _communication(answer)}, indent="")
     amount = f"{in_bytes(memory.device_peak_bytes.value)} needed, {in_bytes(memory.usable_bytes)} usable on each GPU"
     risk = _percent(memory.oom_probability_fraction)
     head = f"{VERDICTS[answer.verdict]}: {amount}, out of memory with a probability of {risk}"
@@ -179,6 +180,23 @@ def _step(answer: Answer) -> list[Row]:
         _predicted("MFU", step.mfu_fraction, _percent),
         _predicted("HFU", step.hfu_fraction, _percent),
     ]
+
+
+def _communication(answer: Answer) -> list[str]:
+    """What one rank sends, a line for each axis and collective; none on one GPU."""
+    heads = ("axis", "collective", "of", "calls", "each sends", "ranks", "over", "seconds", "hidden", "exposed")
+    rows = [
+        (
+            *map(_words, (row.axis, row.collective, row.content)),
+            f"{row.calls:,.6g}",
+            in_bytes(row.sent_bytes),
+            str(row.ranks),
+            _words(row.link),
+            *map(in_seconds, (row.seconds, row.hidden_seconds, row.exposed_seconds)),
+        )
+        for row in answer.communication
+    ]
+    return table([heads, *rows], right={3, 4, 5, 7, 8, 9}, indent="  ") if rows else []
 
 
 def _run(answer: Answer) -> list[Row]:

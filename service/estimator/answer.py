@@ -289,6 +289,51 @@ class Step:
     """Time by kind of work or waiting; the parts sum to step_seconds.value."""
 
 
+CollectiveName = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
+Content = Literal[
+    "activations", "keys_and_values", "tokens", "weights", "expert_weights", "gradients", "expert_gradients"
+]
+CommunicationAxis = Literal["tensor", "context", "expert", "data", "pipeline", "offload"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Communication:
+    """What one rank of the slowest stage sends in one step along one axis, by one collective."""
+
+    kind: str
+    """Axis, collective and content together, e.g. data_reduce_scatter_gradients; unique in the list."""
+    axis: CommunicationAxis
+    """Ranks that take part: those of a tensor, context, expert or data group, or neighbouring stages of the pipeline;
+    offload: one rank and its host. Exposed seconds of an axis sum to the part of the step `exposed_` + axis."""
+    collective: CollectiveName | Literal["copy"]
+    """Operation; copy for offload."""
+    content: Content
+    """What is sent. Backward passes send gradients of activations, keys and values, and tokens."""
+    every: Literal["micro_batch", "step"]
+    """Whether the calls recur for each micro-batch, or run once a step."""
+    calls: float
+    """Calls in one step."""
+    ranks: int
+    """Ranks of the group."""
+    local_ranks: int
+    """Those of them in one fast-link domain."""
+    link: Literal["scale_up", "host_bus", "network", "host"]
+    """Slowest link that the group uses: the fast links of one domain, the bus of a host whose GPUs have none, or the
+    network between domains; host: the link between a GPU and its host."""
+    tensor_bytes: float
+    """Whole tensor of one call; of a send, an all-to-all or a copy what one rank holds."""
+    sent_bytes: float
+    """Bytes that one rank sends in one call, by rings."""
+    call_seconds: float
+    """Seconds of one call."""
+    seconds: float
+    """Seconds of all calls in one step, hidden and exposed together."""
+    hidden_seconds: float
+    """Seconds that run beside compute and cost no time."""
+    exposed_seconds: float
+    """Seconds that lengthen the step, by waiting or by slowing compute."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStageTotals:
     """One stage of a run whose batch or length changes."""
@@ -361,6 +406,8 @@ class Estimate:
     """Floating-point operations."""
     step: Step
     """Time of one optimizer step."""
+    communication: tuple[Communication, ...]
+    """What one rank sends in that step, by axis and collective; empty on one GPU."""
     totals: Totals | None
     """The whole run; null without training_tokens."""
     assumptions: tuple[str, ...]

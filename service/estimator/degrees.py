@@ -7,8 +7,9 @@ come replicas and then stages (tp-cp-ep-dp-pp), or stages and then replicas (tp-
 
 from dataclasses import dataclass, fields
 from math import inf
-from typing import Literal, get_args
+from typing import get_args
 
+from service.estimator.answer import CollectiveName, Content
 from service.estimator.complete import CompleteLayout, CompleteRecipe
 from service.estimator.numeric import (
     Amount,
@@ -144,9 +145,6 @@ class Spacing:
     """Only every so many of these ranks belong to the group, z."""
 
 
-CollectiveName = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
-
-
 @dataclass(slots=True)
 class Transfer:
     """A collective that one rank takes part in."""
@@ -158,6 +156,7 @@ class Transfer:
     """Times that it runs."""
     ranks: Amount
     spacing: Spacing
+    content: Content = "activations"
     copies: Amount = 1.0
     """Equal rows of an all-to-all, of which each domain gets one over the network and makes the others itself."""
 

@@ -33,7 +33,14 @@ from service.estimator.question import (
 from service.estimator.resolve import resolve, rules_of
 from service.estimator.samples import H100, LLAMA_3_8B
 from service.estimator.software.stacks import STACKS
-from service.estimator.time.step import StepOverhead, StepSeconds, ledger_seconds, micro_batch_seconds, step_seconds
+from service.estimator.time.step import (
+    StepOverhead,
+    StepSeconds,
+    busy_seconds,
+    ledger_seconds,
+    micro_batch_seconds,
+    step_seconds,
+)
 from service.estimator.workload import Workload, workload_of
 from tests.amounts import amount
 from tests.estimator.small_models import HYBRID
@@ -185,7 +192,9 @@ def test_a_column_holds_layouts_with_chunks_and_without() -> None:
 def step_of(workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: CompleteLayout) -> StepSeconds:
     """The step of one stage of which the whole pipeline is made."""
     micro = micro_batch_seconds(workload, degrees, stage, load, layout, ledger_seconds(workload, degrees))
-    return step_seconds(workload, degrees, load, layout, micro, StepOverhead(stage_seconds=micro.sent_seconds))
+    overhead = StepOverhead(stage_seconds=micro.sent_seconds)
+    busy = busy_seconds(workload, degrees, load, layout, micro, overhead)
+    return step_seconds(workload, degrees, micro, busy, overhead)
 
 
 def compare(questions: list[CompleteQuestion]) -> None:

@@ -138,8 +138,8 @@ def test_expressions_of_random_answers_give_the_value_from_the_inputs(question: 
     assert [one for one in checked(question) if one.wrong] == []
 
 
-NOT_EXPLAINED = re.compile(r"\.(low|high)$|\.(stage|layers|peak_stage)$")
-"""Ends of intervals, which their class explains, and places."""
+NOT_EXPLAINED = re.compile(r"\.(low|high)$|\.(stage|layers|peak_stage|ranks|local_ranks)$")
+"""Ends of intervals, which their class explains, places, and degrees."""
 
 
 def numbers(answer: Any, path: str) -> dict[str, float]:
@@ -167,7 +167,7 @@ def test_every_number_of_random_answers_is_explained(question: Question) -> None
 def unexplained(question: Question) -> set[str]:
     """Numbers of an answer without an explanation, and explanations of what is none of its numbers."""
     answer = estimate(question)
-    parts = ("parameters", "memory", "flop", "step", "totals")
+    parts = ("parameters", "memory", "flop", "step", "communication", "totals")
     held = {path for part in parts for path in numbers(getattr(answer, part), part) if not NOT_EXPLAINED.search(path)}
     return held ^ {one.path for one in explanations(question, answer)}
 

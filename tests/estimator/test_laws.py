@@ -80,6 +80,25 @@ def test_seconds_are_positive_and_sum_to_the_step(asked: Question) -> None:
 
 @any_question
 @given(questions())
+def test_communication_sums_to_the_parts_of_the_step(asked: Question) -> None:
+    answer = estimate(asked)
+    sent = answer.communication
+    assert len({row.kind for row in sent}) == len(sent)
+    for part in answer.step.parts:
+        if part.kind.startswith("exposed_"):
+            exposed = sum(row.exposed_seconds for row in sent if f"exposed_{row.axis}" == part.kind)
+            assert exposed == pytest.approx(part.seconds, rel=1e-9, abs=1e-12), part.kind
+    for row in sent:
+        assert row.seconds == row.calls * row.call_seconds > 0
+        assert row.hidden_seconds >= 0
+        assert row.hidden_seconds + row.exposed_seconds == pytest.approx(row.seconds, rel=1e-12)
+        assert 0 < row.sent_bytes < 2 * row.tensor_bytes
+        assert row.axis == "offload" or 1 <= row.local_ranks <= row.ranks > 1
+        assert (row.link == "network") == (row.local_ranks < row.ranks)
+
+
+@any_question
+@given(questions())
 def test_every_interval_is_in_order(asked: Question) -> None:
     found = intervals(estimate(asked))
     assert len(found) >= 7

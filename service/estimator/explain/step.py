@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
 from typing import Any
 
-from service.estimator.answer import Estimate, Explanation, Inputs
+from service.estimator.answer import Communication, Estimate, Explanation, Inputs
 from service.estimator.constants import LAUNCH_SECONDS, measured_scale
 from service.estimator.degrees import Transfer, divisors
 from service.estimator.explain.expression import (
@@ -20,20 +22,20 @@ from service.estimator.memory.activations import rank_logits, repeated_forwards,
 from service.estimator.memory.memory import OFF_DEVICE, OFFLOADED_ACTIVATIONS
 from service.estimator.model.ledger import Ops
 from service.estimator.numeric import ceil_div, summed
-from service.estimator.parallelism import data
+from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.parallelism.pipeline import bubble_micro_batches
 from service.estimator.resolve import ResolvedQuestion
 from service.estimator.run.run import (
     LoadedStage,
     StageWork,
+    slowest_work,
     tokens_per_s_per_gpu,
     total_seconds,
     utilisation_fraction,
-    works_of,
 )
 from service.estimator.software.precision import highest_peak_flop_per_s, peak_flop_per_s
-from service.estimator.time import communication, kernels, step
-from service.estimator.time.collectives import Interconnect, interconnect_of, transfer_seconds
+from service.estimator.time import collectives, communication, kernels, step
+from service.estimator.time.collectives import Interconnect, transfer_seconds
 from service.estimator.workload import Workload
 
 
@@ -60,7 +62,7 @@ def step_explanations(
         used = "flop / (peak_flop_per_s * gpus) / step_seconds"
         yield at(f"step.{name}_fraction.value", utilisation_fraction, used, machine)
     slowest = _slowest(resolved, stages, filled_fraction)
-    scale: Inputs = {
+    scale = {
         "stack_scale": kernels.stack_scale(workload),
         "own_scale": measured_scale(workload.cluster.measured_steps, workload.calibrated_steps),
     }
@@ -69,6 +71,8 @@ def step_explanations(
         text = own.text if own.text == "0" else f"stack_scale * own_scale * ({own.text})"
         one = at(f"step.parts[{index}].seconds", formula, text, {**scale, **own.inputs})
         yield replace(one, unit="s")
+    for index, row in enumerate(estimate.communication):
+        yield from _communication(slowest, row, scale, partial(_under, at, f"communication[{index}]"))
 
 
 @dataclass(slots=True)
@@ -94,16 +98,9 @@ class Slowest:
 
 def _slowest(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fraction: float) -> Slowest:
     workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
-    works = works_of(resolved, stages, filled_fraction)
-    work = max(works, key=lambda one: total_seconds(one.step(resolved)))
-    load = work.loaded.load
-    return Slowest(
-        resolved,
-        work,
-        step.busy_seconds(workload, degrees, load, layout, work.micro, work.overhead),
-        interconnect_of(workload.cluster, workload.gpu, workload.constants.network_scale),
-        communication.micro_batch_transfers(workload, degrees, work.loaded.stage, load, layout),
-    )
+    work = slowest_work(resolved, stages, filled_fraction)
+    sent = communication.micro_batch_transfers(workload, degrees, work.loaded.stage, work.loaded.load, layout)
+    return Slowest(resolved, work, work.busy, work.micro.exposed.interconnect, sent)
 
 
 PartExpression = tuple[Formula, Expression]
@@ -336,7 +333,7 @@ def _exposed_data(slowest: Slowest, _: str) -> PartExpression:
         }
         rest = f"max(0, (1 - seen_fraction) * ({once.text}) - backward_seconds)"
         parts.append(f"seen_fraction * ({once.text}) + {rest}")
-    formula = transfer_seconds if once.text == "0" else communication.once_a_step_seconds
+    formula = transfer_seconds if once.text == "0" else communication.exposed_once_seconds
     return formula, Expression(" + ".join(parts) or "0", inputs)
 
 
@@ -362,6 +359,98 @@ def _exposed_offload(slowest: Slowest, _: str) -> PartExpression:
     away = "2 * kept_bytes / (host_bytes_per_s * host_link_fraction)"
     text = f"accumulation * max(0, {away} - computing_seconds - exposed_seconds)"
     return communication.offloaded_activation_seconds, Expression(text, inputs)
+
+
+def _under(at: At, path: str, name: str, formula: Formula, text: str, inputs: Inputs) -> Explanation:
+    """The explanation of a number below a path."""
+    return at(f"{path}.{name}", formula, text, inputs)
+
+
+_SENDERS: dict[str, Formula] = {
+    "tensor": tensor.layer_transfers,
+    "context": context.layer_transfers,
+    "expert": expert.layer_transfers,
+    "pipeline": pipeline.micro_batch_transfers,
+    "data": data.micro_batch_transfers,
+    "offload": communication.offloaded_activation_seconds,
+}
+"""The formula of what each axis sends for one micro-batch."""
+
+_COLLECTIVES: dict[str, tuple[Formula, str]] = {
+    "all_reduce": (collectives.all_reduce_seconds, "2 * (ranks - 1) / ranks * tensor_bytes"),
+    "all_gather": (collectives.ring_seconds, "(ranks - 1) / ranks * tensor_bytes"),
+    "reduce_scatter": (collectives.ring_seconds, "(ranks - 1) / ranks * tensor_bytes"),
+    "all_to_all": (collectives.exchange_seconds, "(ranks - 1) / ranks * tensor_bytes"),
+    "send": (collectives.send_seconds, "tensor_bytes"),
+    "copy": (communication.offloaded_activation_seconds, "tensor_bytes"),
+}
+"""The formula of the seconds of one call of each collective, and the bytes that a rank sends in it."""
+
+
+def _communication(slowest: Slowest, row: Communication, scale: dict[str, float], at: At) -> Iterator[Explanation]:
+    """Explanations of one row: what is sent, how often, and how long it takes, hidden and exposed."""
+    once = row.axis == "data" and row.every == "step"
+    sender = data.step_transfers if once else _SENDERS[row.axis]
+    formula, sent = _COLLECTIVES[row.collective]
+    calls, size = _calls(slowest, row), _tensor_bytes(slowest, row)
+    yield at("calls", sender, calls.text, calls.inputs)
+    yield replace(at("tensor_bytes", sender, size.text, size.inputs), unit="byte")
+    yield at("sent_bytes", collectives.sent_bytes, sent, fields_of(row, "ranks", "tensor_bytes"))
+    alone: Inputs = {
+        **scale,
+        "transfer_seconds": row.call_seconds / prod(scale.values()),
+        **fields_of(row, "tensor_bytes", "ranks", "local_ranks"),
+        **_wires(slowest),
+    }
+    yield at("call_seconds", formula, "stack_scale * own_scale * transfer_seconds", alone)
+    whole = fields_of(row, "calls", "call_seconds")
+    yield at("seconds", communication.sending_seconds, "calls * call_seconds", whole)
+    hidden = fields_of(row, "seconds", "exposed_seconds")
+    yield at("hidden_seconds", communication.hidden_seconds, "seconds - exposed_seconds", hidden)
+    share: Inputs = {"seconds": row.seconds, "exposed_fraction": row.exposed_seconds / row.seconds}
+    yield at("exposed_seconds", communication.waiting_seconds, "seconds * exposed_fraction", share)
+
+
+def _calls(slowest: Slowest, row: Communication) -> Expression:
+    """Calls of a row in one step: of each group of layers those of one, times its layers, times the micro-batches."""
+    if row.every == "step":
+        return Expression("calls_of_a_step", {"calls_of_a_step": row.calls})
+    if row.axis == "offload":
+        return Expression("2 * accumulation", slowest.accumulation)
+    groups: dict[str, tuple[float, dict[str, float]]] = {
+        f"group_{place}": (
+            float(one.layers),
+            {
+                "calls": sum(
+                    float(each.count)
+                    for each in one.transfers
+                    if (each.collective, each.content) == (row.collective, row.content)
+                )
+            },
+        )
+        for place, one in enumerate(_sent(slowest, row.axis))
+    }
+    return _repeated(slowest, weighted_sum(groups, "layers"))
+
+
+def _tensor_bytes(slowest: Slowest, row: Communication) -> Expression:
+    """Bytes of one call: of parameters, of tokens, or of what is kept for the backward pass."""
+    workload, degrees = slowest.workload, slowest.resolved.degrees
+    if row.axis == "offload":
+        return Expression("kept_bytes", {"kept_bytes": row.tensor_bytes})
+    if row.axis == "data":
+        is_weight = row.content.endswith("weights")
+        each = workload.state.gathered_bytes if is_weight else data.reduced_bytes(workload)
+        return Expression(
+            "parameters * bytes_of_each", {"parameters": row.tensor_bytes / each, "bytes_of_each": float(each)}
+        )
+    tokens = fields_of(workload.recipe, "sequence_length")
+    inputs: Inputs = {**tokens, **numbers_of(degrees, "micro_batch", "context")}
+    of_rank = workload.recipe.sequence_length * float(degrees.micro_batch) / float(degrees.context)
+    element_bytes = workload.precision.element_bytes
+    inputs |= {"numbers_of_each_token": row.tensor_bytes / (of_rank * element_bytes), "element_bytes": element_bytes}
+    text = "sequence_length * micro_batch / context * numbers_of_each_token * element_bytes"
+    return Expression(text, inputs)
 
 
 _BUBBLES = {"dualpipe": "2 / 3 * max(0, pipeline / 2 - 1)", "zero-bubble": "(pipeline - 1) / 3"}

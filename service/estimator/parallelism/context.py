@@ -97,6 +97,6 @@ def layer_transfers(
         return (Transfer("all_to_all", exchanged, forwards + backwards, group, spacing),)
     exchanged = key_value_bytes(workload, degrees)
     return (
-        Transfer("all_gather", exchanged, forwards + backwards, group, spacing),
-        Transfer("reduce_scatter", exchanged, backwards, group, spacing),
+        Transfer("all_gather", exchanged, forwards + backwards, group, spacing, "keys_and_values"),
+        Transfer("reduce_scatter", exchanged, backwards, group, spacing, "keys_and_values"),
     )

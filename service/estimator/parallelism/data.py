@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from service.estimator.answer import Content
 from service.estimator.degrees import Degrees, Spacing, Transfer, expert_replica_spacing, replica_spacing
 from service.estimator.numeric import (
     Amount,
@@ -95,6 +96,8 @@ class _Group:
     ranks: Amount
     """Ranks that hold the same parameters."""
     spacing: Spacing
+    weights: Content = "weights"
+    gradients: Content = "gradients"
 
 
 def _groups(degrees: Degrees, parameters: RankParameters) -> Iterator[_Group]:
@@ -103,7 +106,9 @@ def _groups(degrees: Degrees, parameters: RankParameters) -> Iterator[_Group]:
     yield _Group(parameters.dense, parameters.dense_trained, shard, ranks, replica_spacing(degrees))
     if not is_nothing(parameters.expert):
         ranks, shard = degrees.expert_data, _expert_group(degrees)
-        yield _Group(parameters.expert, parameters.expert_trained, shard, ranks, expert_replica_spacing(degrees))
+        spacing = expert_replica_spacing(degrees)
+        trained = parameters.expert_trained
+        yield _Group(parameters.expert, trained, shard, ranks, spacing, "expert_weights", "expert_gradients")
 
 
 def micro_batch_transfers(
@@ -128,9 +133,10 @@ def micro_batch_transfers(
     gathers = where(degrees.zero_stage >= WEIGHTS, (1 + backwards) * freed, 0)
     reduces = where(degrees.zero_stage >= GRADIENTS, where(degrees.zero_stage == WEIGHTS, freed, 1), 0)
     for group in _groups(degrees, parameters):
-        weights, gradients = group.parameters * workload.state.gathered_bytes, group.trained * _reduced_bytes(workload)
-        transfers.append(Transfer("all_gather", weights / layers, gathers * layers, group.shard, group.spacing))
-        transfers.append(Transfer("reduce_scatter", gradients / layers, reduces * layers, group.shard, group.spacing))
+        weights, gradients = group.parameters * workload.state.gathered_bytes, group.trained * reduced_bytes(workload)
+        ranks = group.shard, group.spacing
+        transfers.append(Transfer("all_gather", weights / layers, gathers * layers, *ranks, group.weights))
+        transfers.append(Transfer("reduce_scatter", gradients / layers, reduces * layers, *ranks, group.gradients))
     return tuple(transfers)
 
 
@@ -152,18 +158,28 @@ def step_transfers(workload: Workload, degrees: Degrees, parameters: RankParamet
     stage_one = where(degrees.zero_stage == OPTIMIZER_STATES, 1, 0)
     stage_two = where(degrees.zero_stage == GRADIENTS, 1, 0)
     for group in _groups(degrees, parameters):
-        gradients, spacing = group.trained * _reduced_bytes(workload), group.spacing
+        gradients, spacing = group.trained * reduced_bytes(workload), group.spacing
         weights = where(whole == 1, group.parameters, group.trained) * workload.state.gathered_bytes
         sharded = where(degrees.zero_stage >= OPTIMIZER_STATES, group.shard, 1)
-        transfers.append(Transfer("reduce_scatter", gradients, stage_one + whole, group.shard, spacing))
-        transfers.append(Transfer("all_gather", weights, stage_one + stage_two + whole, group.shard, spacing))
-        same_shard = replace(spacing, step=sharded)
-        transfers.append(Transfer("all_reduce", gradients / sharded, 1, group.ranks / sharded, same_shard))
+        gathers, shard = stage_one + stage_two + whole, group.shard
+        transfers.append(Transfer("reduce_scatter", gradients, stage_one + whole, shard, spacing, group.gradients))
+        transfers.append(Transfer("all_gather", weights, gathers, shard, spacing, group.weights))
+        replicas, same_shard = group.ranks / sharded, replace(spacing, step=sharded)
+        transfers.append(Transfer("all_reduce", gradients / sharded, 1, replicas, same_shard, group.gradients))
     return tuple(transfers)
 
 
-def _reduced_bytes(workload: Workload) -> float:
-    """Bytes of one gradient in a reduction: in the accumulated format, or in the compute format of some stacks."""
+def reduced_bytes(workload: Workload) -> float:
+    """Bytes of one gradient in a reduction: in the accumulated format, or in the compute format of some stacks.
+
+    Formula: min(4, bytes of an accumulated gradient); bytes of the compute format where the stack reduces it
+    Returns: bytes of one number [byte]
+    Source: the stacks' code: Overlap.reduces_half
+
+    >>> from service.estimator.samples import sample_workload
+    >>> reduced_bytes(sample_workload())
+    4.0
+    """
     if workload.implementation.overlap.reduces_half:
         return float(workload.precision.element_bytes)
     return min(workload.state.gradient_bytes, DTYPE_BYTES["fp32"])

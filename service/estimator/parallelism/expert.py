@@ -74,13 +74,13 @@ def layer_transfers(workload: Workload, degrees: Degrees, forwards: Amount, back
         ranks = degrees.expert * split
         every = narrowed * stream_bytes(workload, degrees) / shared * ranks
         return (
-            Transfer("all_gather", every, forwards + backwards, ranks, NEXT_TO_EACH_OTHER),
-            Transfer("reduce_scatter", every, forwards + backwards, ranks, NEXT_TO_EACH_OTHER),
+            Transfer("all_gather", every, forwards + backwards, ranks, NEXT_TO_EACH_OTHER, "tokens"),
+            Transfer("reduce_scatter", every, forwards + backwards, ranks, NEXT_TO_EACH_OTHER, "tokens"),
         )
     copies = over / max(1, under) if workload.software.dispatcher == "flex" else 1.0
     spacing = Spacing(degrees.expert_tensor)
     return (
-        Transfer("all_to_all", visits, 2 * (forwards + backwards), degrees.expert, spacing, copies),
-        Transfer("all_gather", visits * split, forwards + backwards, split, NEXT_TO_EACH_OTHER),
-        Transfer("reduce_scatter", visits * split, forwards + backwards, split, NEXT_TO_EACH_OTHER),
+        Transfer("all_to_all", visits, 2 * (forwards + backwards), degrees.expert, spacing, "tokens", copies),
+        Transfer("all_gather", visits * split, forwards + backwards, split, NEXT_TO_EACH_OTHER, "tokens"),
+        Transfer("reduce_scatter", visits * split, forwards + backwards, split, NEXT_TO_EACH_OTHER, "tokens"),
     )

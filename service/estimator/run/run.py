@@ -7,6 +7,7 @@ from math import ceil
 from operator import add
 
 from service.estimator.answer import (
+    Communication,
     Conventions,
     Flop,
     Interval,
@@ -68,12 +69,16 @@ from service.estimator.parallelism.stages import Stage, stage_at, stage_total
 from service.estimator.resolve import MOST_CACHED_CONFIGURATIONS, ResolvedQuestion
 from service.estimator.schedule import Phase, schedule_of
 from service.estimator.software.precision import highest_peak_flop_per_s
+from service.estimator.time.communication import communication_rows
 from service.estimator.time.step import (
+    BusySeconds,
     MicroBatchSeconds,
     StepOverhead,
     StepSeconds,
+    busy_seconds,
     ledger_seconds,
     micro_batch_seconds,
+    step_communication,
     step_interval,
     step_seconds,
     waiting_fraction,
@@ -158,7 +163,7 @@ def stage_parameters(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> t
 
 def slowest_step(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fraction: float = 0.0) -> StepSeconds:
     """The step of the slowest stage."""
-    return max((work.step(resolved) for work in works_of(resolved, stages, filled_fraction)), key=total_seconds)
+    return slowest_work(resolved, stages, filled_fraction).step(resolved)
 
 
 @dataclass(slots=True)
@@ -167,12 +172,17 @@ class StageWork:
 
     loaded: LoadedStage
     micro: MicroBatchSeconds
+    busy: BusySeconds
     overhead: StepOverhead
 
     def step(self, resolved: ResolvedQuestion) -> StepSeconds:
         """The step of the stage, were it the slowest."""
-        workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
-        return step_seconds(workload, degrees, self.loaded.load, layout, self.micro, self.overhead)
+        return step_seconds(resolved.workload, resolved.degrees, self.micro, self.busy, self.overhead)
+
+
+def slowest_work(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fraction: float) -> StageWork:
+    """The work of the busiest stage: all else that lengthens a step grows with it."""
+    return max(works_of(resolved, stages, filled_fraction), key=lambda work: float(work.busy.total))
 
 
 def works_of(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fraction: float) -> list[StageWork]:
@@ -186,7 +196,11 @@ def works_of(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fract
     }
     mean = reduce(add, [micro[one.shape].sent_seconds for one in stages]) / len(stages)
     overhead = StepOverhead(stage_seconds=mean, filled_fraction=filled_fraction)
-    return [StageWork(one, micro[shape], overhead) for shape, one in distinct.items()]
+    works = []
+    for shape, one in distinct.items():
+        busy = busy_seconds(workload, degrees, one.load, layout, micro[shape], overhead)
+        works.append(StageWork(one, micro[shape], busy, overhead))
+    return works
 
 
 def slowest_seconds(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fraction: float = 0.0) -> Amount:
@@ -586,6 +600,8 @@ class Configuration:
     """Parameter counts."""
     flop: Flop
     step: Step
+    communication: tuple[Communication, ...]
+    """What one rank sends in that step."""
 
 
 @lru_cache(maxsize=MOST_CACHED_CONFIGURATIONS)
@@ -603,12 +619,15 @@ def compute_configuration(resolved: ResolvedQuestion) -> Configuration:
         total_with_multi_token_prediction=counts.total + counts.multi_token_prediction,
         stages=stage_parameters(resolved, stages),
     )
+    slowest = slowest_work(resolved, stages, peak.filled_fraction[-1])
+    sent = step_communication(resolved.workload, resolved.degrees, slowest.micro, slowest.busy)
     return Configuration(
         loads=loads,
         peak=peak,
         parameters=parameters,
         flop=flop,
-        step=_step(resolved, stages, flop, peak.filled_fraction[-1]),
+        step=_step(resolved, slowest.step(resolved), flop),
+        communication=communication_rows(slowest.loaded.load, sent),
     )
 
 
@@ -631,9 +650,8 @@ def rerun_fraction(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> flo
     return recomputed / max(1.0, sum(map(float, layers)))
 
 
-def _step(resolved: ResolvedQuestion, stages: list[LoadedStage], flop: Flop, in_use: float) -> Step:
+def _step(resolved: ResolvedQuestion, parts: StepSeconds, flop: Flop) -> Step:
     workload, gpus = resolved.workload, resolved.question.cluster.gpus
-    parts = slowest_step(resolved, stages, in_use)
     kinds = {field.name: float(getattr(parts, field.name)) for field in fields(StepSeconds)}
     seconds = step_interval(workload, total_seconds(parts), waiting_fraction(kinds))
     peak = highest_peak_flop_per_s(workload.gpu, workload.precision)

@@ -524,6 +524,7 @@ def numbers_of(
         memory=known.peak.memory,
         flop=running.flop,
         step=known.step,
+        communication=known.communication,
         totals=totals,
         assumptions=assumptions,
         warnings=warnings,

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
+from service.estimator.answer import CollectiveName
 from service.estimator.complete import CompleteCluster
 from service.estimator.constants import LinkCalibration, calibration_of
 from service.estimator.degrees import Spacing, Transfer, local_ranks
@@ -228,6 +229,8 @@ class Interconnect:
     """GPUs that the fast links of one GPU lead to, itself counted."""
     adds_in_network: bool = False
     """Whether the switches between domains add."""
+    uses_host_bus: bool = False
+    """Whether the fast links reach fewer GPUs than a domain has, so that they talk over the host's bus."""
 
 
 @dataclass(slots=True)
@@ -258,6 +261,7 @@ def interconnect_of(cluster: CompleteCluster, gpu: Gpu, network_scale: float = 1
         link=link_of(gpu, reaches_all=linked),
         linked=max(gpu.scale_up_gpus, domain) if linked else gpu.scale_up_gpus,
         adds_in_network=cluster.network_reduction,
+        uses_host_bus=not linked,
     )
 
 
@@ -503,6 +507,29 @@ def send_seconds(sent_bytes: Amount, group: Group, interconnect: Interconnect) -
     linked = curve.hop_seconds + link_seconds(2 * sent_bytes, 2, curve, interconnect)
     crossing = NETWORK_HOP_SECONDS + sent_bytes / interconnect.network_bytes_per_s
     return fixed_seconds(2 * sent_bytes, curve) + where(group.domains > 1, crossing, linked)
+
+
+def sent_bytes(collective: CollectiveName | Literal["copy"], tensor_bytes: Amount, ranks: Amount) -> Amount:
+    """Bytes that one rank sends in one call of a collective in rings, which is the least without sums in switches.
+
+    Formula:
+        all_reduce: 2 (n - 1) / n S;  all_gather, reduce_scatter, all_to_all: (n - 1) / n S;  send, copy: S
+    Args:
+        collective: the collective
+        tensor_bytes: bytes of the whole tensor (all_to_all, send, copy: bytes that one rank holds), S [byte]
+        ranks: ranks that take part, n [1]
+    Returns: bytes of one rank and call [byte]
+    Source:
+        Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002 (all-reduce); Thakur et al. 2005,
+        doi:10.1177/1094342005051521
+
+    >>> sent_bytes("all_reduce", 8e9, 8), sent_bytes("all_gather", 8e9, 8), sent_bytes("send", 8e9, 4)
+    (14000000000.0, 7000000000.0, 8000000000.0)
+    """
+    if collective in {"send", "copy"}:
+        return tensor_bytes
+    once = (ranks - 1) / ranks * tensor_bytes
+    return 2 * once if collective == "all_reduce" else once
 
 
 def transfer_seconds(transfer: Transfer, wires: Interconnect) -> Amount:

@@ -1,8 +1,10 @@
-"""Collectives of one rank, axis by axis, and the part of them that no compute hides."""
+"""Collectives of one rank, axis by axis, the part of them that no compute hides, and both as rows of the answer."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
+from service.estimator.answer import Communication, CommunicationAxis
 from service.estimator.complete import CompleteLayout
 from service.estimator.degrees import Degrees, Transfer
 from service.estimator.memory.activations import RankLoad, repeated_forwards, trained_layers
@@ -12,7 +14,13 @@ from service.estimator.numeric import Amount, maximum, minimum, summed, where
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.parallelism.stages import RankParameters, Stage
 from service.estimator.question import RecomputeModule
-from service.estimator.time.collectives import Interconnect, interconnect_of, transfer_seconds
+from service.estimator.time.collectives import (
+    Interconnect,
+    group_of,
+    interconnect_of,
+    sent_bytes,
+    transfer_seconds,
+)
 from service.estimator.time.kernels import HOST_LINK_FRACTION, ComputeSeconds
 from service.estimator.workload import Workload
 
@@ -95,13 +103,21 @@ Source: published pairs with and without: torchtitan's async TP on 64 and 256 H1
 is a quarter to a third."""
 
 
-def _interconnect(workload: Workload) -> Interconnect:
-    """The links and the network of one GPU inside a step."""
-    return interconnect_of(workload.cluster, workload.gpu, workload.constants.network_scale)
+@dataclass(slots=True)
+class Timed:
+    """Transfers of some layers, with their seconds."""
+
+    axis: CommunicationAxis
+    repeated: Repeated
+    each_seconds: list[Amount]
+    """Seconds of each transfer of one layer [s]."""
+    total_seconds: Amount
+    """Seconds of all of them, of all layers [s]."""
 
 
-def _repeated_seconds(repeated: Repeated, interconnect: Interconnect) -> Amount:
-    return repeated.layers * summed(transfer_seconds(one, interconnect) for one in repeated.transfers)
+def _timed(axis: CommunicationAxis, repeated: Repeated, interconnect: Interconnect) -> Timed:
+    each = [transfer_seconds(one, interconnect) for one in repeated.transfers]
+    return Timed(axis, repeated, each, repeated.layers * summed(each))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,6 +135,11 @@ class ExposedSeconds:
     """Sends between stages that hide under compute, except in the bubble."""
     free: Amount
     """Compute, and waits for host memory, under which nothing hides yet."""
+    sent: tuple[Timed, ...]
+    """All transfers, hidden or not."""
+    interconnect: Interconnect
+    away: Amount
+    """Seconds of activations on their way to host memory and back, hidden or not."""
 
     @property
     def total_seconds(self) -> Amount:
@@ -162,11 +183,15 @@ def exposed_seconds(
     Source:
         Narayanan et al. 2021, arXiv:2104.04473, section 3; DeepSeek-V3, arXiv:2412.19437, section 3.2.1
     """
-    interconnect, method = _interconnect(workload), layout.context_method
+    interconnect = interconnect_of(workload.cluster, workload.gpu, workload.constants.network_scale)
+    method = layout.context_method
     sent = micro_batch_transfers(workload, degrees, stage, load, layout)
-    exchange, experts = _repeated_seconds(sent.context, interconnect), _repeated_seconds(sent.expert, interconnect)
-    sends, sharded = _repeated_seconds(sent.pipeline, interconnect), _repeated_seconds(sent.data, interconnect)
-    tensors = summed(_repeated_seconds(one, interconnect) for one in sent.tensor)
+    by_kind = [_timed("tensor", one, interconnect) for one in sent.tensor]
+    contexts, to_experts = _timed("context", sent.context, interconnect), _timed("expert", sent.expert, interconnect)
+    to_stages, to_replicas = _timed("pipeline", sent.pipeline, interconnect), _timed("data", sent.data, interconnect)
+    exchange, experts = contexts.total_seconds, to_experts.total_seconds
+    sends, sharded = to_stages.total_seconds, to_replicas.total_seconds
+    tensors = summed(one.total_seconds for one in by_kind)
     away = offloaded_activation_seconds(workload, load) if layout.offload in OFFLOADED_ACTIVATIONS else 0.0
     hidden_exchange = minimum(exchange, compute.attention + compute.host) if method == "ring" else 0.0
     computing = compute.total_seconds
@@ -188,6 +213,9 @@ def exposed_seconds(
         offload=0.0,
         hidden_pipeline=hidden_sends,
         free=maximum(0.0, free - sharded),
+        sent=(*by_kind, contexts, to_experts, to_replicas, to_stages),
+        interconnect=interconnect,
+        away=away,
     )
     if layout.offload in OFFLOADED_ACTIVATIONS:
         result.offload = maximum(0.0, away - computing - result.total_seconds)
@@ -195,24 +223,182 @@ def exposed_seconds(
     return result
 
 
-def once_a_step_seconds(
-    workload: Workload, degrees: Degrees, parameters: RankParameters, backward_seconds: Amount
-) -> Amount:
+def once_a_step(workload: Workload, degrees: Degrees, parameters: RankParameters, interconnect: Interconnect) -> Timed:
+    """Gradients and weights that the data group exchanges once a step."""
+    return _timed("data", Repeated(1, data.step_transfers(workload, degrees, parameters)), interconnect)
+
+
+def exposed_once_seconds(workload: Workload, once_seconds: Amount, backward_seconds: Amount) -> Amount:
     """Gradients and weights that the data group exchanges once a step, as far as no backward pass hides them.
 
     Formula:
         x T + max(0, (1 - x) T - t_backward), x = StepConstants.exposed_gradient_fraction; 1 where the stack sends
         them after the last backward pass
     Args:
-        parameters: parameters of the rank before sharding
+        once_seconds: seconds of the exchange, T [s]
         backward_seconds: the last micro-batch's backward pass, as far as nothing hides under it, t_backward [s]
     Returns: seconds of one step [s]
     Source: StepConstants.exposed_gradient_fraction
 
-    >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
-    >>> once_a_step_seconds(sample_workload(), sample_degrees(), sample_rank_load().parameters, 1.0)
+    >>> from service.estimator.samples import sample_workload
+    >>> exposed_once_seconds(sample_workload(), 0.0, 1.0)
     0.0
     """
-    once = _repeated_seconds(Repeated(1, data.step_transfers(workload, degrees, parameters)), _interconnect(workload))
     seen = workload.constants.exposed_gradient_fraction if workload.implementation.overlap.hides_gradients else 1.0
-    return seen * once + maximum(0.0, (1 - seen) * once - backward_seconds)
+    return seen * once_seconds + maximum(0.0, (1 - seen) * once_seconds - backward_seconds)
+
+
+@dataclass(slots=True, kw_only=True)
+class StepCommunication:
+    """What one rank of a stage sends in one step."""
+
+    micro_batches: float
+    exposed: ExposedSeconds
+    """Transfers of one micro-batch."""
+    once: Timed
+    """Transfers once a step."""
+    exposed_once_seconds: float
+    """Seconds of those that nothing hides [s]."""
+    scale: float
+    """By how much the stack and measured steps scale all seconds [1]."""
+
+
+def sending_seconds(calls: float, call_seconds: float) -> float:
+    """Seconds that the calls of one collective take in one step, hidden or not.
+
+    Formula: n t
+    Args:
+        calls: calls in one step, n [1]
+        call_seconds: seconds of one call, t [s]
+    Returns: seconds of one step [s]
+    Source: definition
+
+    >>> sending_seconds(16, 0.5)
+    8.0
+    """
+    return calls * call_seconds
+
+
+def waiting_seconds(seconds: float, exposed_fraction: float) -> float:
+    """Seconds of one collective that lengthen the step, which all collectives of its axis share by their seconds.
+
+    Compute hides each second of communication once, and never more than it lasts. A ring of context ranks hides under
+    attention, their other exchanges do not; tensor ranks that split the sequence hide the overlapped share; sends hide
+    between interleaved chunks; sharded weights and gradients travel beside compute and slow it.
+
+    Formula: x T
+    Args:
+        seconds: seconds of all calls, T [s]
+        exposed_fraction: share of the axis's seconds that nothing hides, x [1]
+    Returns: seconds of one step [s]
+    Source:
+        Narayanan et al. 2021, arXiv:2104.04473, section 3; DeepSeek-V3, arXiv:2412.19437, section 3.2.1
+
+    >>> waiting_seconds(8.0, 0.25)
+    2.0
+    """
+    return seconds * exposed_fraction
+
+
+def hidden_seconds(seconds: float, exposed_seconds: float) -> float:
+    """Seconds of one collective that run beside compute and cost no time.
+
+    Formula: T - T_exposed
+    Args:
+        seconds: seconds of all calls, T [s]
+        exposed_seconds: those that lengthen the step, T_exposed [s]
+    Returns: seconds of one step [s]
+    Source: definition
+
+    >>> hidden_seconds(8.0, 2.0)
+    6.0
+    """
+    return seconds - exposed_seconds
+
+
+def communication_rows(load: RankLoad, sent: StepCommunication) -> tuple[Communication, ...]:
+    """What one rank sends in one step, a row for each axis and collective, layers of all kinds together."""
+    exposed = sent.exposed
+    interconnect = exposed.interconnect
+    rows: dict[str, Communication] = {}
+    totals: dict[CommunicationAxis, float] = {}
+    for one in exposed.sent:
+        totals[one.axis] = totals.get(one.axis, 0.0) + float(one.total_seconds)
+    for timed in exposed.sent:
+        if total := totals[timed.axis]:
+            fraction = min(1.0, float(getattr(exposed, timed.axis)) / total)
+            _add_rows(rows, timed, _Recurring("micro_batch", sent.micro_batches, sent.scale, fraction), interconnect)
+    if total := float(sent.once.total_seconds):
+        fraction = min(1.0, sent.exposed_once_seconds / total)
+        _add_rows(rows, sent.once, _Recurring("step", 1, sent.scale, fraction), interconnect)
+    if exposed.away:
+        rows["offload"] = _offload_row(float(summed(load.kept_bytes)), sent)
+    return tuple(rows.values())
+
+
+@dataclass(slots=True)
+class _Recurring:
+    """How often transfers recur in a step, and how their seconds count."""
+
+    every: Literal["micro_batch", "step"]
+    times: float
+    scale: float
+    exposed_fraction: float
+
+
+def _add_rows(rows: dict[str, Communication], timed: Timed, recurring: _Recurring, interconnect: Interconnect) -> None:
+    times = recurring.times * float(timed.repeated.layers)
+    for transfer, alone in zip(timed.repeated.transfers, timed.each_seconds, strict=True):
+        calls = times * float(transfer.count)
+        if not calls or not alone:
+            continue
+        kind = f"{timed.axis}_{transfer.collective}_{transfer.content}"
+        if (same := rows.get(kind)) is not None:
+            calls += same.calls
+        each = recurring.scale * float(alone) / float(transfer.count)
+        seconds = sending_seconds(calls, each)
+        exposed = waiting_seconds(seconds, recurring.exposed_fraction)
+        group = group_of(transfer.ranks, transfer.spacing, interconnect)
+        within: Literal["scale_up", "host_bus"] = "host_bus" if interconnect.uses_host_bus else "scale_up"
+        rows[kind] = Communication(
+            kind=kind,
+            axis=timed.axis,
+            collective=transfer.collective,
+            content=transfer.content,
+            every=recurring.every,
+            calls=calls,
+            ranks=int(group.ranks),
+            local_ranks=int(group.local),
+            link="network" if group.domains > 1 else within,
+            tensor_bytes=float(transfer.bytes),
+            sent_bytes=float(sent_bytes(transfer.collective, transfer.bytes, transfer.ranks)),
+            call_seconds=each,
+            seconds=seconds,
+            hidden_seconds=hidden_seconds(seconds, exposed),
+            exposed_seconds=exposed,
+        )
+
+
+def _offload_row(kept_bytes: float, sent: StepCommunication) -> Communication:
+    """Activations on their way to host memory and back."""
+    calls, away = 2 * sent.micro_batches, float(sent.exposed.away)
+    each = sent.scale * away / 2
+    seconds = sending_seconds(calls, each)
+    exposed = waiting_seconds(seconds, float(sent.exposed.offload) / away)
+    return Communication(
+        kind="offload_copy_activations",
+        axis="offload",
+        collective="copy",
+        content="activations",
+        every="micro_batch",
+        calls=calls,
+        ranks=1,
+        local_ranks=1,
+        link="host",
+        tensor_bytes=kept_bytes,
+        sent_bytes=kept_bytes,
+        call_seconds=each,
+        seconds=seconds,
+        hidden_seconds=hidden_seconds(seconds, exposed),
+        exposed_seconds=exposed,
+    )

@@ -16,7 +16,14 @@ from service.estimator.parallelism import pipeline
 from service.estimator.parallelism.stages import Stage
 from service.estimator.question import Gpu, ImplementationName, StackName
 from service.estimator.software.versions import generation
-from service.estimator.time.communication import ExposedSeconds, exposed_seconds, once_a_step_seconds
+from service.estimator.time.communication import (
+    ExposedSeconds,
+    StepCommunication,
+    Timed,
+    exposed_once_seconds,
+    exposed_seconds,
+    once_a_step,
+)
 from service.estimator.time.kernels import (
     ComputeSeconds,
     accumulation_seconds,
@@ -356,12 +363,7 @@ EXPOSED_AXES = ("tensor", "context", "expert", "pipeline", "offload")
 
 
 def step_seconds(
-    workload: Workload,
-    degrees: Degrees,
-    load: RankLoad,
-    layout: CompleteLayout,
-    micro: MicroBatchSeconds,
-    overhead: StepOverhead,
+    workload: Workload, degrees: Degrees, micro: MicroBatchSeconds, busy: "BusySeconds", overhead: StepOverhead
 ) -> StepSeconds:
     """Seconds of one step of one stage, were it the slowest.
 
@@ -369,26 +371,25 @@ def step_seconds(
         x (m t + bubble + exposed gradients + optimizer + casts of weights + stragglers + retries + all else),
         t one micro-batch, x the scales of the stack and of measured steps
     Args:
-        layout: the layout's choices: schedule, offload
         micro: what the stage does for one micro-batch
+        busy: what it does in one step
         overhead: what it waits for
     Returns: the seconds by kind [s]
     Source: Narayanan et al. 2021, arXiv:2104.04473, section 3; each part's own function
     """
     compute, exposed, m = micro.compute, micro.exposed, degrees.accumulation
-    seconds = busy_seconds(workload, degrees, load, layout, micro, overhead)
-    straggling, retries = _slowed(seconds.total, workload, degrees, overhead)
+    straggling, retries = _slowed(busy.total, workload, degrees, overhead)
     return StepSeconds(
         **{f"exposed_{axis}": m * getattr(exposed, axis) for axis in EXPOSED_AXES},
         **{kind: m * getattr(compute, kind) for kind in COMPUTE_KINDS},
-        cast=m * compute.cast + seconds.recast,
+        cast=m * compute.cast + busy.recast,
         accumulation=m * micro.accumulation,
-        exposed_data=m * exposed.data + seconds.once,
-        bubble=seconds.bubble,
-        optimizer=seconds.update,
+        exposed_data=m * exposed.data + busy.once,
+        bubble=busy.bubble,
+        optimizer=busy.update,
         straggler=straggling,
         allocator=retries,
-        other=other_seconds(seconds.total + straggling + retries),
+        other=other_seconds(busy.total + straggling + retries),
     ).scaled(_scale(workload))
 
 
@@ -398,6 +399,8 @@ class BusySeconds:
 
     once: Amount
     """Gradients and weights that the data group exchanges, as far as nothing hides them."""
+    sent_once: Timed
+    """The same exchange, hidden or not."""
     recast: Amount
     """Weights cast once a step."""
     bubble: Amount
@@ -416,12 +419,26 @@ def busy_seconds(
 ) -> BusySeconds:
     """Seconds of one stage in one step, beside its micro-batches and with them."""
     backward = maximum(0.0, micro.exposed.free - micro.compute.forward)
-    once = once_a_step_seconds(workload, degrees, load.parameters, backward)
+    sent_once = once_a_step(workload, degrees, load.parameters, micro.exposed.interconnect)
+    once = exposed_once_seconds(workload, sent_once.total_seconds, backward)
     bubble = pipeline.bubble_micro_batches(layout.schedule, degrees) * overhead.stage_seconds
     update = (offloaded_seconds if OFF_DEVICE[layout.offload] else optimizer_seconds)(workload, degrees, load.updated)
     recast = weight_cast_seconds(workload, load.parameters)
     total = degrees.accumulation * micro.total_seconds + bubble + once + update + recast
-    return BusySeconds(once=once, recast=recast, bubble=bubble, update=update, total=total)
+    return BusySeconds(once=once, sent_once=sent_once, recast=recast, bubble=bubble, update=update, total=total)
+
+
+def step_communication(
+    workload: Workload, degrees: Degrees, micro: MicroBatchSeconds, busy: BusySeconds
+) -> StepCommunication:
+    """What one rank of a stage sends in one step of one layout."""
+    return StepCommunication(
+        micro_batches=float(degrees.accumulation),
+        exposed=micro.exposed,
+        once=busy.sent_once,
+        exposed_once_seconds=float(busy.once),
+        scale=_scale(workload),
+    )
 
 
 def whole_step_seconds(busy: Amount, workload: Workload, degrees: Degrees, overhead: StepOverhead) -> Amount:

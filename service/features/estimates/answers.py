@@ -57,6 +57,7 @@ def answer(
         memory=advised(found.memory, parsed.question) if advise else found.memory,
         flop=found.flop,
         step=found.step,
+        communication=found.communication,
         totals=found.totals,
         explain=_explained(parsed.question, found) if explain else None,
     )

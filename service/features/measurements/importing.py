@@ -14,8 +14,8 @@ from service.calibration.records import Environment, ProbeRecord, fault_of
 from service.catalogue import Catalogue
 from service.catalogue.catalogue import calibrated_gpu
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, refuse
+from service.estimator.answer import CollectiveName
 from service.estimator.constants import calibration_id
-from service.estimator.degrees import CollectiveName
 from service.estimator.question import Documented, Gpu, Strict
 from service.features.measurements.measurements import Origin, measurements_in
 from service.store import Engine

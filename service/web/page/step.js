@@ -4,10 +4,21 @@ import { element, place, table } from "./elements.js";
 import { bar, called, swatch } from "./bars.js";
 import { number } from "./explanations.js";
 import { ordered } from "./kinds.js";
-import { fraction, seconds } from "./numbers.js";
+import { count, fraction, seconds, words } from "./numbers.js";
 
-/** One bar of the step, and its parts as a table. */
-export function showStep({ step }) {
+/** What one GPU sends in the step: a row for each axis and collective. */
+function sent(communication) {
+  const rows = communication.map(({ kind, link, ranks, ...row }) => {
+    const cell = (name, given) => number(`communication.${kind}.${name}`, row[name], given);
+    const amounts = ["sent_bytes", "seconds", "hidden_seconds", "exposed_seconds"].map((name) => cell(name));
+    return [words(kind), cell("calls", { write: count }), ...amounts, count(ranks), words(link)];
+  });
+  const heads = ["Sent", "Calls", "Each sends", "Seconds", "Hidden", "Exposed", "Ranks", "Over"];
+  return rows.length ? [table("Communication of one GPU in one step", heads, rows)] : [];
+}
+
+/** One bar of the step, its parts as a table, and what one GPU sends in it. */
+export function showStep({ step, communication }) {
   const parts = ordered(
     "step",
     step.parts.map(({ kind, seconds: amount }) => ({ kind, amount })),
@@ -23,5 +34,6 @@ export function showStep({ step }) {
   place("step").replaceChildren(
     element("div", { class: "row alone" }, bar("step", parts, { scale: total, label, write: seconds })),
     table("Parts of a step", ["Part", "Seconds", "Share"], rows),
+    ...sent(communication),
   );
 }

@@ -9,7 +9,8 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from service.estimator.degrees import CollectiveName, Spacing, Transfer
+from service.estimator.answer import CollectiveName
+from service.estimator.degrees import Spacing, Transfer
 from service.estimator.parallelism.data import micro_batch_transfers
 from service.estimator.question import Cluster
 from service.estimator.resolve import complete_cluster

@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 
 from service.estimator import Layout, Model, Question, Recipe, estimate
+from service.estimator.answer import Communication
 from service.estimator.question import Software
 from tests.ask import question
 from tests.estimator.small_models import DENSE, SPARSE
@@ -58,3 +59,53 @@ def test_experts_that_gather_every_token_send_more() -> None:
 def test_experts_one_after_another_fill_no_wave_together() -> None:
     grouped, apart = (parts(asked(SPARSE, Layout(), grouped_experts=one))["gemm"] for one in (True, False))
     assert grouped < apart
+
+
+def rows(one: Question) -> dict[str, Communication]:
+    """What one rank sends, by kind."""
+    return {row.kind: row for row in estimate(one).communication}
+
+
+def test_one_gpu_sends_nothing() -> None:
+    assert not estimate(question(DENSE, Recipe(sequence_length=4096))).communication
+
+
+def test_layers_of_all_kinds_share_a_row() -> None:
+    found = rows(asked(SPARSE, Layout(tensor=8, sequence_parallel=True)))
+    tensors = [row for row in found.values() if row.axis == "tensor"]
+    assert {row.collective for row in tensors} == {"all_gather", "reduce_scatter"}
+    assert all(row.calls % 32 == 0 for row in tensors)
+
+
+def test_a_group_of_several_nodes_uses_the_network() -> None:
+    found = rows(asked(DENSE, Layout(tensor=8, zero_stage=1)))
+    assert {row.axis: (row.link, row.ranks, row.local_ranks) for row in found.values()} == {
+        "tensor": ("scale_up", 8, 8),
+        "data": ("network", 2, 1),
+    }
+
+
+def test_gpus_without_fast_links_use_the_bus_of_their_host() -> None:
+    split = asked(DENSE, Layout(tensor=2))
+    bridged: Any = replace(split.gpu, **cast("Any", {"scale_up_gpus": 1}))
+    assert rows(replace(split, gpu=bridged))["tensor_all_gather_activations"].link == "host_bus"
+
+
+def test_sharded_gradients_travel_for_each_micro_batch() -> None:
+    late, early = (rows(asked(DENSE, Layout(zero_stage=stage))) for stage in (1, 2))
+    kind = "data_reduce_scatter_gradients"
+    assert (late[kind].every, early[kind].every) == ("step", "micro_batch")
+    assert (late[kind].calls, early[kind].calls) == (1, 4 * DENSE.num_hidden_layers)
+
+
+def test_experts_and_the_rest_of_the_model_have_rows_of_their_own() -> None:
+    found = rows(asked(SPARSE, Layout(expert=8, zero_stage=1)))
+    assert found["data_all_gather_weights"].ranks == 16
+    assert found["data_all_gather_expert_weights"].ranks == 2
+
+
+def test_activations_on_the_host_have_a_row() -> None:
+    one = asked(DENSE, Layout(tensor=8, offload="activations"))
+    away = rows(one)["offload_copy_activations"]
+    assert (away.link, away.calls, away.ranks) == ("host", 2 * 32, 1)
+    assert away.exposed_seconds == pytest.approx(parts(one)["exposed_offload"], abs=1e-15)

@@ -11,10 +11,10 @@ from service.estimator.question import Model
 from tests.api.asking import QUESTION, Ask
 
 PARTS = {
-    "/v1/estimates": {"verdict", "parameters", "memory", "flop", "step", "totals"},
+    "/v1/estimates": {"verdict", "parameters", "memory", "flop", "step", "communication", "totals"},
     "/v1/memory": {"verdict", "memory"},
     "/v1/flops": {"parameters", "flop"},
-    "/v1/gpu-hours": {"verdict", "step", "totals"},
+    "/v1/gpu-hours": {"verdict", "step", "communication", "totals"},
 }
 ALWAYS = {"sources", "id", "resolved", "assumptions", "warnings", "versions", "explain"}
 
