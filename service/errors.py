@@ -10,7 +10,6 @@ from typing import Any
 
 MOST_PROBLEMS = 20
 """Problems that one refusal names: a caller fixes a few at a time, and each takes time to write."""
-
 LONGEST_COMPARED = 64
 """Characters of an unknown name that are compared with the known ones."""
 

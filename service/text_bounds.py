@@ -13,10 +13,8 @@ from service.errors import Problem, Refused
 
 DEEPEST = 16
 """Largest nesting depth of lists, objects and tables, and most parts of a dotted key."""
-
 LONGEST_NAME = 256
 """Characters of a setting's full name, including its parents."""
-
 MOST_DIGITS = 64
 """Characters of one number; any double takes at most 24."""
 
@@ -24,13 +22,10 @@ MOST_SETTINGS = 4096
 
 MOST_WORDS = 4 * MOST_SETTINGS
 """Words of one file, names and values together."""
-
 MOST_COLUMNS = 256
 """Columns of a table; sacct has some 110."""
-
 MOST_COMMANDS = 64
 """Commands and here-documents of a shell script that start training or write a file."""
-
 MOST_DIRECTIVES = 8
 """Lines of a YAML file that begin with a percent sign."""
 

@@ -55,10 +55,8 @@ Bounds = Mapping[str, tuple[float, float]]
 
 LARGEST_SHARE = 0.25
 """First step of the search, as a fraction of a constant's bounds."""
-
 SMALLEST_SHARE = 2e-4
 """Its last step."""
-
 SMALLEST_GAIN = 1e-9
 """Least gain of a step."""
 
@@ -99,16 +97,12 @@ def least(loss: Callable[[Values], float], start: Values, bounds: Bounds) -> dic
 
 NOISE = 0.02
 """Residuals below this count as noise of the measurement."""
-
 LEAST_SHARE = 1e-4
 """Lowest share of the peak that products reach: processors emulate formats that they lack."""
-
 MOST_TRAFFIC = 4.0
 """Highest apparent traffic of products over the memory's rate: caches serve a part of it."""
-
 LEAST_PRODUCTS = 3
 """Fewest shapes for a second constant."""
-
 LEAST_LAUNCH_SECONDS = 1e-7
 """Lower bound of the start of a product."""
 
@@ -197,7 +191,6 @@ FIXED_BOUNDS = (0.05, 50.0)
 
 LEAST_LINK_FRACTION = 0.005
 """Lowest fraction of its curve that a link reaches."""
-
 BANDWIDTH_BOUND_BYTES = 1 << 20
 """Least message that is bound by the bandwidth of a link. Source: service.calibration.links.SCORED_BYTES."""
 
@@ -246,7 +239,6 @@ StepsOn = Callable[[Sequence[Observed], Gpu], Sequence[StepCalibration]]
 
 MEMORY_BOUND_BYTES = 64 * 2**20
 """Least tensor that is bound by the memory and not by its caches. Source: L2 of 50 MB on H100."""
-
 WIDTH = 128
 """Width of heads of the shares of peak. Source: rates.KernelShares."""
 

@@ -322,7 +322,6 @@ ATTENTION_SOURCES: Mapping[str, str] = shipped_toml("sources")["attention"]
 
 LONG_TOKENS = 4096
 """Shortest sequence that is read without a causal mask."""
-
 TRAINING_TOKENS = 2048
 """Shortest sequence that counts in full."""
 

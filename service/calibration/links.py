@@ -22,7 +22,6 @@ from service.estimator.time.collectives import (
 
 SCORED_BYTES = 1 << 20
 """Least size of a scored message inside a domain: training sends larger ones, and below it protocols change."""
-
 NETWORK_SCORED_BYTES = 1 << 26
 """The same between domains, where the latency of one kind of network rules what is smaller."""
 

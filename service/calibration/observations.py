@@ -86,14 +86,11 @@ def observed_in(records: Sequence[ProbeRecord], run: str) -> list[Observed]:
 
 LEAST_OTHERS = 4
 """Fewest other measurements to compare one with. Source: a choice; a median of fewer is uncertain."""
-
 MOST_DEVIATIONS = 5.0
 """Robust standard deviations from the others beyond which a measurement is an outlier. Source: a choice; one of 30,000
 of a normal distribution lies beyond four."""
-
 MAD_SCALE = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation. Source: definition."""
-
 LEAST_DEVIATION = 0.02
 """Usual difference between runs of one machine, as a logarithm. Source: a choice."""
 
@@ -146,14 +143,11 @@ Intel AMX, page 4: 1,024 in bf16 beside 64 in fp32."""
 
 CLOCK_HZ = 3e9
 """Clock of a core where it is unknown. Source: an assumption; server processors boost to 2.5 to 3.7 GHz."""
-
 MEMORY_BYTES_PER_S = 20e9
 """Memory traffic of a machine of few cores: one channel of DDR4-2666 or so. Source: JEDEC JESD79-4, 21.3 GB/s."""
-
 LOOPBACK_BYTES_PER_S = 10e9
 """Traffic between its processes through memory: half of its own, each byte read and written.
 Source: an assumption."""
-
 BOARD_WATTS = 200.0
 """Power of such a machine. Source: an assumption; no estimate of a run depends on it."""
 
@@ -319,30 +313,23 @@ _PREDICTED: Mapping[ProbeName, Callable[[Observed, Gpu], float | None]] = {
 LEAST_SECONDS = 1e-6
 """Shortest time on a GPU. Source: a choice below that of an empty kernel, 2 to 5 us (constants.LAUNCH_SECONDS); one in
 a recorded graph takes 1.2 us."""
-
 LEAST_PROCESSOR_SECONDS = 1e-9
 """The same of a processor, which calls a function. Source: some cycles of its clock."""
-
 MOST_SECONDS = 86_400.0
 """Longest time of one repeat of a probe. Source: a choice; a whole launch check takes an hour at most."""
-
 MOST_PEAK_FRACTION = 1.25
 """Highest plausible rate over the peak of the data sheet. Source: data sheets state the rate at a
 boost clock that devices pass by up to 11 % (H100 SXM: 1,980 of 1,830 MHz; RTX 4090: 2,800 of 2,520 MHz); the rest is a
 margin."""
-
 MOST_LINK_FRACTION = 4.0
 """Bus bandwidth over that of the fastest link. Source: a choice; reduction inside a switch doubles it, and data sheets
 count one direction of a link or both."""
-
 CACHED_BYTES = 1 << 29
 """Size of a tensor that fits no cache. Source: a choice; twice the cache of an MI300X, 256 MB."""
 MOST_CACHED_FRACTION = 16.0
 """Bandwidth of caches over that of the memory. Source: a choice; an MI300X's cache has 3 times its memory's."""
-
 HOST_BYTES_PER_S = 5e11
 """Fastest link to a host of any device. Source: NVLink-C2C, 450 GB/s a direction."""
-
 ANY_FLOP_PER_S = 5e16
 """Rate above that of any device, for an unknown one. Source: a choice; twice the 4-bit rate of a B300."""
 ANY_BYTES_PER_S = 1e14

@@ -89,13 +89,10 @@ profiler/overall_parser.py."""
 
 MOST_STEPS = 64
 """Most steps of a profile. Source: a choice; people record 1 to 10."""
-
 MOST_SHARED = 4
 """Steps to which an event belongs on average: two where the host is ahead of the device. Source: a choice."""
-
 ROUNDING_SECONDS = 2e-6
 """By how much spans may cross that should nest. Source: a choice; in published traces it is 0.25 us."""
-
 CROSSING_FRACTION = 0.01
 """Share of operations that may cross others, as those that end on another thread do. Source: a choice."""
 
@@ -352,7 +349,6 @@ NOT_RECORDED: tuple[str, GapKind] = ("host code", "host_code")
 
 MOST_GAPS = 5
 """Longest gaps that are listed."""
-
 LEAST_COVERED = 0.5
 """Share of a gap that recorded events of the host must cover to explain it. Source: a choice."""
 
@@ -619,7 +615,6 @@ def _gap_kind(event: Event) -> GapKind:
 
 LEAST_SECONDS = 1e-7
 """Shortest product that is measured: a kernel takes some microseconds."""
-
 MOST_PRODUCTS = 256
 """Shapes of products that are measured."""
 

@@ -205,7 +205,6 @@ def constants_read_off(source_key: str, quantity: str = "peak", figure_class: st
 
 TAIL_FRACTION = (1 - INSIDE_FRACTION) / 2
 """Share of the residuals that may lie beyond either end."""
-
 DECIMALS = 1e2
 """A shipped end is rounded outwards to hundredths."""
 

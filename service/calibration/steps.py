@@ -261,19 +261,14 @@ Vector = NDArray[np.float64]
 
 NOISE = 0.08
 """Residuals of the formulas with the right constants."""
-
 LARGE = 0.12
 """Residuals beyond this weigh less (Huber 1964)."""
-
 ROUNDS = 4
 """Steps of Gauss and Newton from the priors."""
-
 ROUNDS_AGAIN = 2
 """Steps from the optimum of other rows, which lies near."""
-
 LONGEST_STEP = 0.5
 """Longest step of a constant, in its logarithm."""
-
 NUDGE = 0.03
 """Change of a constant for its derivative, in its logarithm."""
 

@@ -108,7 +108,6 @@ MOST_ROWS = 100_000
 
 LONGEST_SHOWN = 40
 """Most characters of an unknown column's name in a message."""
-
 LONGEST_HEADER = 1 << 16
 """Most characters of the header that are searched for other separators."""
 

@@ -47,22 +47,16 @@ TIMED = ("time", "algbw", "busbw")
 
 RATIO_TOLERANCE = 0.05
 """Tolerance of busbw / algbw: both are printed with two decimals."""
-
 LONGEST_LINE = 4_096
 """Characters of the longest line of a table."""
-
 LONGEST_NAME = 200
 """Characters of a device's name."""
-
 MOST_TABLES = 8
 """Tables side by side; there are two."""
-
 MOST_ROWS = 10_000
 """Rows of one output. Source: a choice; sizes by powers of two give some 40."""
-
 LARGEST = 1e24
 """Largest number of a row, in any unit. Source: a choice: 1e24 FLOP/s, a million exascale machines."""
-
 LEAST_PRINTED = 1.0
 """GB/s from which two decimals tell the ratio."""
 
@@ -422,10 +416,8 @@ SEND = "send what torch.cuda.memory._snapshot() gives"
 
 MOST_SNAPSHOT_DEVICES = 128
 """Devices of one snapshot. Source: a choice; a host has 8 or 16."""
-
 MOST_BYTES = 1 << 60
 """Largest size of a block or a segment [byte]."""
-
 MOST_EVENTS = 2_000_000
 """Events of one trace. Source: a choice; twenty times the default of torch."""
 

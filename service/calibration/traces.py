@@ -23,31 +23,22 @@ from service.errors import Problem, Refused
 
 MOST_BYTES = 512 << 20
 """Longest trace, decompressed. Source: a choice; three steps of an 8B model with stacks take some 200 MB."""
-
 MOST_EVENTS = 1_000_000
 """Most events of a trace that have a role. Source: a choice; a step of a large model has some 50,000."""
-
 MOST_ITEMS = 4 * MOST_EVENTS
 """Most events of any kind. Source: a choice; published traces have up to three for each with a role."""
-
 MOST_NAMES = 20_000
 """Most different names. Source: a choice; published traces have up to 900."""
-
 LONGEST_NAME = 500
 """Characters of a name that are read; those of templates in C++ have thousands."""
-
 LONGEST_VALUE = 8 << 20
 """Characters of one event, or of one part of the file's head. Source: a choice; groups of 16,000 ranks take 2 MB."""
-
 PIECE_BYTES = 1 << 20
 """Bytes that are decompressed and decoded at a time."""
-
 LATEST_MICROSECONDS = 1e17
 """Latest time of an event: the year 5138."""
-
 LONGEST_SECONDS = 86_400.0
 """Longest time between two events. Source: a choice; a profile has seconds."""
-
 MICROSECONDS_PER_S = 1e6
 """Unit of times in a Chrome trace. Source: Trace Event Format, ts and dur."""
 

@@ -452,7 +452,6 @@ def _amounts(rows: Iterable[tuple[str, float, float]]) -> list[str]:
 
 LONGEST_NAME = 60
 """Characters of a kernel's or an operation's name in the report."""
-
 MOST_FINDINGS = 6
 """Findings in the report. Source: a choice; --json lists all."""
 

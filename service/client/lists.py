@@ -239,7 +239,6 @@ AGAIN = "again"
 
 AGAIN_SECONDS = 1.0
 """Wait before a broken stream is resumed. Source: a choice."""
-
 FRUITLESS = 5
 """Streams that may break off without a new event before the client gives up. Source: a choice."""
 

@@ -41,7 +41,6 @@ GIB = 1 << 30
 
 SAME_SIZE_FRACTION = 0.1
 """How far two sizes of one device may differ: vendors and drivers count differently."""
-
 HBM2E_BYTES_PER_S_PER_GIB = 25e9
 """Memory rate of an H100 with HBM2e per GiB: 2.0 TB/s for the 80 GB of the PCIe board.
 Source: catalogue/gpus.csv, h100-pcie-80gb; as many bytes a second for each stack."""

@@ -371,7 +371,6 @@ def step_row_of(one: Evaluation) -> StepRow | None:
 
 MARGIN_FRACTION = 0.02
 """How far a predicted peak may exceed the usable memory of a job that ran."""
-
 ROOMY_FRACTION = 0.85
 """Share of the usable memory below which a job that ran had room to spare."""
 

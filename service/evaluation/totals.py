@@ -83,11 +83,9 @@ def lab_defaults() -> tuple[LabDefaults, ...]:
 
 USUAL_BATCH_TOKENS = 1 << 22
 """Tokens in one step if a row states none. Source: LLaMA, arXiv:2302.13971, table 2; most rows that state theirs."""
-
 USUAL_SEQUENCE = 4096
 """Tokens in one sequence if a row states none, at most the model's longest.
 Source: most rows from 2023 on."""
-
 ROUNDED_FRACTION = 0.05
 """How far a batch in round millions may lie from the power of two of sequences that it means.
 Source: 4 million tokens for 2,048 sequences of 2,048 (LLaMA), 4.9 %."""
@@ -143,7 +141,6 @@ PIPELINE = (1, 2, 4, 8, 16)
 
 MOST_MICRO_BATCH = 16
 """Largest micro-batch. Source: a choice; more is hardly faster."""
-
 MICRO_BATCHES_A_STAGE = 4
 """Least micro-batches for each pipeline stage in a step, which keeps bubbles small. Source: a choice."""
 

@@ -438,7 +438,6 @@ def _state_after_loss(job: Job, error: Mapping[str, str]) -> dict[str, Any]:
 MOST_JUMP_SECONDS = 5.0
 """Largest clock jump that is ignored; a quarter of the lease where that is shorter. Source: a choice; gradual clock
 adjustments stay far below it."""
-
 LONGEST_LEASE_SECONDS = 3600.0
 """Longest lease that the settings of a replica allow."""
 

@@ -323,7 +323,6 @@ def _by_kind(rows: Iterable[Row]) -> list[tuple[type, list[Row]]]:
 
 MOST_CACHED = 8
 """Earlier catalogues in memory."""
-
 MOST_CACHED_ROWS = 1_000_000
 """Rows of the earlier catalogues in memory but for the last one; an index takes 150 bytes a row. Source: measured."""
 

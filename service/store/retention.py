@@ -26,7 +26,6 @@ from service.store.tables import (
 
 AT_ONCE = 50
 """Rows that one transaction removes. Source: a choice; some milliseconds on either database."""
-
 LINKS_DAYS = 30.0
 """Days for which an ended share link stays listed. Source: a choice."""
 

@@ -52,7 +52,6 @@ NUMBER = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+ -]?[0-9]{1,4})?")
 
 LONGEST_NUMBER = 40
 """Characters of one number; the longest double has 24."""
-
 LARGEST_EXPONENT = 40
 """Powers of ten in a whole number, far beyond the bounds of any field."""
 

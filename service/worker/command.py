@@ -122,7 +122,6 @@ async def _started(runner: Runner, task: Task) -> Running:
 
 GRACE_SECONDS = 5.0
 """Time that a probe has after its timeout to write its record, before it is killed. Source: a choice."""
-
 LONGEST_SHOWN = 300
 """Characters of a reason or a note in progress reports, so that heartbeats stay short; the record has all."""
 
@@ -446,17 +445,13 @@ def backoff_seconds(wait_seconds: float) -> float:
 
 MOST_WAIT_SECONDS = 20.0
 """Longest poll for a job."""
-
 HEARTBEATS = 4
 """Heartbeats in the time of one lease. Source: a choice; three may be lost."""
-
 PROGRESS_SECONDS = 1.0
 """Shortest time between two heartbeats with new progress. Source: a choice; people watch the progress."""
-
 MOST_EVENTS = 600
 """Most heartbeats with new progress in the timeout of a job; the service stores each as an event. Source: a choice; a
 job of ten minutes reports every second, one of an hour every six."""
-
 RELEASE_SECONDS = 5.0
 """Time in which a worker that has to stop releases its job. Source: a choice; schedulers allow half a minute."""
 

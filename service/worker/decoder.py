@@ -468,7 +468,6 @@ def build(model: Model, options: DecoderOptions, precision: str, device: str) ->
 
 MAX_GRADIENT_NORM = 1.0
 """Norm to which gradients are clipped. Source: transformers 5.23.0 TrainingArguments.max_grad_norm."""
-
 LEARNING_RATE = 1e-4
 """Step size; no effect on tensor sizes. Source: a choice."""
 

@@ -25,7 +25,6 @@ PROGRAM = "nvidia-smi"
 
 DRIVER_SECONDS = 20.0
 """Longest wait for the driver's program: without a persistence daemon it loads first. Source: a choice."""
-
 SAMPLE_MILLISECONDS = 200
 """Period of the clock's samples while a probe runs. Source: a choice."""
 

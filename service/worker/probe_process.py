@@ -36,7 +36,6 @@ from service.worker.supervisor import end_with_starter
 
 RESERVED_FRACTION = 0.1
 """Share of a task's time that is reserved for writing the record. Source: a choice."""
-
 MOST_RESERVED_SECONDS = 3.0
 """Upper bound of that time. Source: a choice."""
 

@@ -76,10 +76,8 @@ SYSFS_PROCESSORS = Path("/sys/devices/system/cpu")
 
 UNKNOWN_CACHE_BYTES = 64 * 2**20
 """Assumed size of caches that are not reported. Source: a choice, above the L2 of an H200 (50 MB)."""
-
 MOST_CACHE_BYTES = 512 * 2**20
 """Largest size of caches that is emptied; reading more takes longer than the measurement. Source: a choice."""
-
 CACHE_MULTIPLE = 2
 """Size of the buffer as a multiple of the caches; reading it replaces their content. Source: a choice."""
 
@@ -190,17 +188,13 @@ def left_out_reason(left_out: Sequence[Mapping[str, Any]]) -> str | None:
 
 WARM_UPS = 3
 """Runs before the first timed one, in which kernels load, libraries choose and clocks rise. Source: a choice."""
-
 WARM_UP_SECONDS = 0.5
 """Time after which no further warm-up begins. Source: a choice."""
-
 REPEATS = 20
 """Default number of repeats. Source: a choice."""
-
 SLOWEST_PER_S = 1e9
 """Lowest expected rate of any device, in FLOP or bytes a second. The rate of one case predicts the time of the next; a
 small case has a low rate, and would predict too long a time for a large one. Source: a choice."""
-
 FIRST_TURN_RUNS = 3.0
 """First turn of a slow case, with preparation and check, in times of one run. Source: a choice."""
 
@@ -365,10 +359,8 @@ FORMATS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "flo
 
 MOST_DISTINCT = 4_194_301
 """Most distinct random numbers of a buffer; a larger one repeats them. It is prime, so that no two rows are equal."""
-
 ALIGNMENT = 128
 """Alignment of inputs, in numbers: libraries choose slower kernels for unaligned ones."""
-
 SEED = 20
 """Seed of the random numbers, so that two runs compute the same."""
 
@@ -456,7 +448,6 @@ def spread(count: int, most: int) -> list[int]:
 
 GRACE_SECONDS = 1.0
 """Time in which the other ranks report their error after one has failed. Source: a choice."""
-
 POLL_SECONDS = 0.05
 """Period of checks whether ranks have ended. Source: a choice."""
 

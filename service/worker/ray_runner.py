@@ -25,10 +25,8 @@ from service.worker.runners import Running, Task, job_folder, remove_abandoned
 
 POLL_SECONDS = 0.1
 """Period of checks of running tasks. Source: a choice."""
-
 TRIES = 2
 """Starts of a task whose node dies. Source: a choice; a task that kills two nodes would kill a third."""
-
 START_SECONDS = 120.0
 """Longest wait for the processes of a placed task to start, and to end. Source: a choice."""
 
@@ -174,10 +172,8 @@ def _end_actors(actors: Sequence[Any], group: PlacementGroup) -> None:
 
 RERUNS = 3
 """Reruns of a task whose node or process dies. Source: a choice."""
-
 MOST_STORED = 8
 """Inputs that stay in the cluster for the next task. Source: a choice; some megabytes each."""
-
 END_SECONDS = 5.0
 """Time of a cancelled task to end before it is killed. Source: a choice."""
 
@@ -255,7 +251,6 @@ def _run_task(module: str, task: dict[str, Any], files: Mapping[str, bytes]) -> 
 
 CAPABILITIES_SECONDS = 180.0
 """Longest wait for a node's capabilities. Source: a choice; torch loads in a minute from a cold disk."""
-
 UPLOADING = 2
 """Jobs that are claimed or uploaded while every processor works. Source: a choice."""
 

@@ -26,7 +26,6 @@ STOP = b"s"
 
 GRACE_SECONDS = 5.0
 """Time of the command to end after SIGTERM. Source: a choice; schedulers give a job half a minute."""
-
 GONE_SECONDS = 20.0
 """Longest wait for killed processes: one that waits for a driver ends only when the driver answers."""
 

@@ -9,7 +9,6 @@ from service.units import SECONDS, in_units
 
 LEAST_FRACTION = 0.02
 """Share of the step from which something is worth a finding. Source: a choice; steps vary by about as much."""
-
 LONGEST_NAME = 64
 """Characters of a name in a message."""
 

@@ -245,7 +245,6 @@ def mlp_types_of(pattern: str) -> list[str]:
 
 LONGEST_LAYOUT = 4096
 """Most characters of a pipeline layout without repetitions."""
-
 MOST_PARTS = 1 << 12
 """Most chunks of all stages together."""
 

@@ -11,14 +11,7 @@ from typing import Any
 
 from service.formats.frameworks.megatron import RULES as MEGATRON_RULES
 from service.formats.frameworks.megatron import environment_notes
-from service.formats.rules import (
-    ExportRequest,
-    Rules,
-    chooses,
-    framework_table,
-    only,
-    training_target,
-)
+from service.formats.rules import ExportRequest, Rules, chooses, framework_table, only, training_target
 from service.formats.text import Settings
 
 _TABLE = framework_table("megatron_bridge", "precisions", "dtypes", "own_names", "renamed", "parts", "unasked")

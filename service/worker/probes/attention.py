@@ -26,7 +26,6 @@ BACKENDS = {"flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cud
 
 TRIAL_LENGTH = 128
 """Tokens of a first trial of a kernel. Source: a choice, one block of any kernel."""
-
 CHECKED = 64
 """Queries that are compared with exact ones. Source: a choice."""
 

@@ -39,7 +39,6 @@ NUMBER_BYTES = 4
 
 TILE = 65_537
 """Random numbers of a rank. A prime, so that parts of equal length differ."""
-
 MOST_COMPARED = 4_096
 """Numbers of a result to compare. Source: a choice."""
 

@@ -28,7 +28,6 @@ HEAD_WIDTHS = (128, 64)
 
 ROPE_BASE = 10_000.0
 """Base of the angles of rotary positions. Source: Su et al. 2021, arXiv:2104.09864, section 3.2.2."""
-
 NORM_EPSILON = 1e-5
 """Number that keeps a norm from dividing by zero."""
 
@@ -123,7 +122,6 @@ ROW_KERNELS: Mapping[str, RowKernel] = {
 
 TENSORS = 16
 """Tensors of the parameters, as those of a layer. Source: a choice."""
-
 CHECKED_UPDATES = 65_536
 """Parameters of the update that is compared with an exact one. Source: a choice."""
 
