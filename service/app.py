@@ -206,6 +206,5 @@ def _figures(engine: Engine | None, lease_seconds: float) -> Figures:
 
 
 def _middleware(settings: Settings, leaving: Event) -> list[Middleware]:
-    """The middleware inside request logging, outermost first."""
     inner = [Middleware(kind) for kind in (Credentials, BodyLimit, Conditional)]
     return [*cors_middleware(settings.cors_origins), Middleware(ErrorMiddleware, leaving=leaving), *inner]

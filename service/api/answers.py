@@ -1,7 +1,4 @@
-"""Answers as JSON and tables, content negotiation, and the routes of a list.
-
-Threads select the rows of a list. A compute process writes long files: a workbook of 500 rows takes 50 ms.
-"""
+"""Answers as JSON and tables, content negotiation, and the routes of a list."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import PurePath
@@ -24,7 +21,6 @@ MOST_ROWS_ON_A_THREAD = 100
 """Longest file that a thread writes, in some milliseconds."""
 
 FORM_OF: Mapping[str, lists.TableForm] = {JSON: "json", CSV_BODY: "csv", XLSX: "xlsx"}
-"""Form of a table by media type."""
 
 
 def json_answer(value: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -1,7 +1,4 @@
-"""Background threads of a process, and a queue for the questions of checks, so that no check waits for the database.
-
-Retention uses the slower of two clocks: the database's, and the time since the process started.
-"""
+"""Background threads of a process, and a queue for the questions of checks, so that no check waits for the database."""
 
 import asyncio
 import logging

@@ -1,11 +1,4 @@
-"""HEAD, ETags and 304, If-Match, and Idempotency-Key.
-
-HEAD runs as GET without its body; its answer ends at the first bytes, so that a stream sees a disconnect. A handler
-with a cheaper HEAD checks `is_head(request)`.
-
-An Idempotency-Key is valid for a day, for one owner and one operation. The change and its answer are one transaction:
-if the process dies in between, nothing is stored, and the client may send the request again.
-"""
+"""HEAD, ETags and 304, If-Match, and Idempotency-Key."""
 
 import re
 from collections.abc import Callable, Mapping

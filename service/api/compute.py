@@ -1,9 +1,4 @@
-"""Computations of more than some milliseconds, in compute processes, and the write queue of routes that change rows.
-
-Each process runs one computation at a time. Without a free process a computation waits in the queue of its caller, and
-the queues are served round-robin. Identical requests share one, which is cancelled when the last of them disconnects.
-Writers wait in the event loop: forty of them on threads would leave none for lists, which are answered from memory.
-"""
+"""Computations of more than some milliseconds, in compute processes, and the write queue of routes that change rows."""
 
 import asyncio
 import os
@@ -420,7 +415,6 @@ async def _wait_for_disconnect(request: Request) -> None:
 
 
 def _whole_seconds(seconds: float) -> int:
-    """Retry-After of a rejected computation: whole seconds within bounds."""
     return min(LONGEST_WAIT_SECONDS, max(1, ceil(seconds)))
 
 

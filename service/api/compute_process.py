@@ -1,12 +1,4 @@
-"""Compute processes: the fork server, the processes that it forks, and their protocol with the API.
-
-A process with threads and an event loop must not fork. So a server without either imports the planner once and forks
-every compute process, which takes some 10 ms and shares its memory. The standard library's forkserver would also import
-the main program in each process, and SIGTERM would end work that a draining service still has to answer.
-
-A compute process runs one call at a time; to end a call early, the API kills its process. It runs at lower priority
-than the API, and in its session: Linux weighs priorities within a session (sched_autogroup).
-"""
+"""Compute processes: the fork server, the processes that it forks, and their protocol with the API."""
 
 import asyncio
 import ctypes
@@ -293,7 +285,6 @@ def _reap(children: dict[int, int]) -> None:
 
 
 def _compute(channel: socket.socket) -> NoReturn:
-    """Run calls until the API closes the socket."""
     code = 1
     try:
         if sys.platform == "linux":

@@ -1,8 +1,4 @@
-"""Cross-site requests: rejected where the service has no keys; CORS where a setting names origins.
-
-Browsers send the origin of a page with each change. They also keep a page from reading other origins, unless its host
-name resolves to this service (DNS rebinding): so the Host header is checked too.
-"""
+"""Cross-site requests: rejected where the service has no keys; CORS where a setting names origins."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +11,6 @@ from service.api.limits.rate_limits import is_loopback
 from service.settings import Settings
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Methods that change nothing."""
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 

@@ -23,10 +23,8 @@ CALLER_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 """Accepted form of a caller's request id, which is safe in logs and headers."""
 
 API_VERSION = "X-Api-Version"
-"""Header with the version of the contract."""
 
 COMMON_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", API_VERSION: __version__}
-"""Headers of every answer."""
 
 RAW_COMMON_HEADERS = tuple((name.lower().encode(), value.encode()) for name, value in COMMON_HEADERS.items())
 """The same headers as raw bytes."""
@@ -116,7 +114,6 @@ def problem_of(request: Request, error: Exception) -> Response:
 
 
 def _log_request(scope: Scope, context: RequestContext, seconds: float) -> None:
-    """Write the log line of a request, as its answer begins."""
     status = context.status or 0
     level = logging.WARNING if status >= WARNING_STATUS else logging.DEBUG
     if not log.isEnabledFor(level):

@@ -1,8 +1,4 @@
-"""Errors as RFC 9457 problem documents that name the field and the fix.
-
-A problem document never repeats what the caller sent, holds at most MOST_PROBLEMS errors and at most 16 KiB; that of a
-table adds a report of every wrong row.
-"""
+"""Errors as RFC 9457 problem documents that name the field and the fix."""
 
 import csv
 import re
@@ -95,7 +91,6 @@ async def _method_not_allowed(_request: Request) -> None:
 MEDIA_TYPE = "application/problem+json"
 MOST_BYTES = 16 * 1024
 LONGEST_TEXT = 1_000
-"""Longest message or fix, in characters."""
 
 CODE_OF_ERROR: Mapping[type[TraincostError], str] = {
     AlreadyFinished: "already_finished", Busy: "busy", Conflict: "conflict", ForAdmins: "forbidden",
@@ -238,7 +233,6 @@ def _parameter(problem: Problem) -> dict[str, str]:
 
 
 def _shortened(text: str) -> str:
-    """A text cut at a whole word, with an ellipsis where it is cut."""
     return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 4].rpartition(' ')[0]} ..."
 
 

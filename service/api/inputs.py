@@ -127,4 +127,3 @@ def database_of(request: Request) -> Engine:
 
 
 Database = Annotated[Engine, Depends(database_of)]
-"""Route argument: the database."""

@@ -1,9 +1,4 @@
-"""Prometheus metrics of the process and the database.
-
-Names and labels are stable: dashboards and alerts depend on them. Label values come from a closed list (a route is its
-template, never a path), so the number of series is bounded. Requests are counted in memory; figures of the database
-are read at a scrape, on one thread, so that a hanging database delays no request.
-"""
+"""Prometheus metrics of the process and the database."""
 
 import asyncio
 import logging
@@ -109,10 +104,8 @@ POLICIES = ("default", "key", "address")
 COMPUTE_OUTCOMES = ("done", "failed", "cancelled", "late")
 """Outcomes of a computation: a result, an exception, a disconnect of its client, its deadline."""
 RESTART_REASONS = ("lost", "worn")
-"""Reasons to replace a compute process: it ended, or its memory has grown."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""Media type of the text format of Prometheus."""
 
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # of the library; creation times are not used
@@ -202,7 +195,6 @@ class Metrics:
         return generate_latest(_Exposition(self._registry, revision, figures))
 
     def _counter(self, name: str, meaning: str, **label: Sequence[str]) -> Counter:
-        """A counter with one label, initialised for each of its values."""
         ((label_name, values),) = label.items()
         counter = Counter(name, meaning, (label_name,), registry=self._registry)
         for value in values:
@@ -235,7 +227,6 @@ class _Exposition(CollectorRegistry):
 
 
 def _gauge(name: str, meaning: str, labels: Sequence[str], values: Mapping[Any, float]) -> GaugeMetricFamily:
-    """A gauge with its values, by label values."""
     gauge = GaugeMetricFamily(name, meaning, labels=labels)
     for label_values, value in values.items():
         gauge.add_metric(label_values, value)

@@ -8,7 +8,6 @@ from typing import Any
 from service.store.keys import Scope
 
 Schema = dict[str, Any]
-"""A JSON schema, or another part of an OpenAPI document."""
 
 JSON = "application/json"
 EVENTS = "text/event-stream"

@@ -33,7 +33,6 @@ GUIDES = sorted(path.stem for path in GUIDE.glob("*.html") if path.stem != "inde
 
 
 def _policy(frame_ancestors: Sequence[str] = ()) -> dict[str, str]:
-    """The Content-Security-Policy: resources of this host only, and the allowed frame ancestors."""
     framed_by = " ".join(frame_ancestors) or "'none'"
     return {"Content-Security-Policy": f"default-src 'self'; frame-ancestors {framed_by}; base-uri 'none'"}
 
@@ -91,7 +90,6 @@ async def contract(request: Request) -> Response:
 
 
 MANIFESTS = {path.name: path for path in sorted((GUIDE / "kubernetes").glob("*.yaml"))}
-"""Manifests that are served, by name."""
 
 
 @router.get("/guide/kubernetes/{name}")

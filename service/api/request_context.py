@@ -1,7 +1,4 @@
-"""Request context: id, route, status and headers of a request.
-
-Within /v1 no operation is removed before its sunset, at least two years after its successor exists.
-"""
+"""Request context: id, route, status and headers of a request."""
 
 import re
 from collections.abc import Mapping, MutableSequence, Sequence
@@ -19,7 +16,6 @@ UNMATCHED = "none"
 """Route label of a request that matches no route, or that is rejected before routing."""
 
 CONTEXT = "context"
-"""Name of the context in the request state."""
 
 RawHeader = tuple[bytes, bytes]
 

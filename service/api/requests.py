@@ -1,8 +1,4 @@
-"""Typed routes: the signature of a route states its inputs and its answer, and all requests pass the same checks.
-
-The order is authentication, query parameters, media type, JSON of the body. Plain FastAPI would read the body before it
-runs dependencies, merge duplicate keys, and ignore unknown parameters.
-"""
+"""Typed routes: the signature of a route states its inputs and its answer, and all requests pass the same checks."""
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -164,7 +160,6 @@ class RawJsonBody(bytes, Generic[Kind]):
     """The text of a JSON body, for routes that choose where to parse it."""
 
     def __class_getitem__(cls, kind: Any) -> Any:
-        """The annotation that FastAPI reads."""
         return Annotated[Any, DescribedAs(kind), BodyForm(parse=None), Body(default_factory=bytes)]
 
 
@@ -309,7 +304,6 @@ async def _authorize_counted(request: Request, limits: RateLimits) -> None:
 
 
 def _quota_of(request: Request, limits: RateLimits, caller: Caller, key: ApiKey | None) -> Quota | None:
-    """The quota of the request's key or token; without either, that of the client address."""
     host = request.client.host if request.client else ""
     if required_scope(request) == "worker":
         return limits.of_worker(network_of(host) if caller == SHARE_LINK_CALLER else caller.id, key)

@@ -1,11 +1,4 @@
-"""Server process: its start and end, and limits on connections and request heads.
-
-The parser rejects what breaks the grammar of HTTP. `LimitedProtocol` adds limits on time, length and the number of
-connections, and the rules that prevent request smuggling between a proxy and the service.
-
-A kernel that receives bytes which no program reads resets the connection, and the peer loses the answer. So the
-service first closes its own direction, then discards incoming bytes for a moment (nginx: lingering_close).
-"""
+"""Server process: its start and end, and limits on connections and request heads."""
 
 import asyncio
 import ctypes
@@ -205,7 +198,6 @@ class LimitedProtocol(HttpToolsProtocol):
         )
 
     def _is_awaiting(self) -> bool:
-        """Whether the peer still has to send the rest of a head or of its content."""
         return self.is_in_head or (self.cycle is not None and self.cycle.more_body)
 
     def _reject(self, error: "RejectedConnection") -> None:

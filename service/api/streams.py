@@ -1,7 +1,4 @@
-"""Long answers: cooperative searches, the change feed of event streams, and the expiry of credentials meanwhile.
-
-Subscribers of a feed wait in the event loop, without a thread or a database connection each.
-"""
+"""Long answers: cooperative searches, the change feed of event streams, and the expiry of credentials meanwhile."""
 
 import asyncio
 from asyncio import sleep
@@ -195,7 +192,6 @@ class ChangeFeed(Generic[State]):
 
 
 async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
-    """Whether an event is set in time."""
     try:
         async with asyncio.timeout(max(seconds, 0.0)):
             await event.wait()
@@ -270,7 +266,6 @@ class CredentialWatch:
 
 
 def _expiry_reason(ring: KeyRing, grant: Grant | None) -> str | None:
-    """Why the credential of a request is no longer valid; None for a valid one."""
     if grant is None:
         return None
     if grant.key is not None:

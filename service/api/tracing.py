@@ -1,8 +1,4 @@
-"""OpenTelemetry spans, one for each request.
-
-A span continues the caller's trace: `traceparent` (W3C Trace Context) names its parent. It has the template of the
-route, the method, the status and the request id, but neither address, query nor body.
-"""
+"""OpenTelemetry spans, one for each request."""
 
 import logging
 from threading import Thread

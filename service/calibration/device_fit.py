@@ -1,14 +1,4 @@
-"""Fit of one device: rates of matrix products, scales of links and memory bandwidth, each within physical bounds.
-
-The rate of full tiles and the fixed cost of a product are always fitted, memory traffic where enough products were
-measured that wait for it. The best constants have the smallest mean of sqrt(r^2 + NOISE^2), r = ln(predicted /
-measured): large errors weigh by their size, so no outlier pulls. Links have two scales:
-fixed costs, and large messages.
-
-Its held-out score leaves runs out, or shapes where there is one run. Every measurement is predicted three times: by
-constants that never saw its run (or its shape), by those fitted on all measurements, and by those before it.
-One error a probe, and their mean over the probes: a probe of many shapes counts no more than one of few.
-"""
+"""Fit of one device: rates of matrix products, scales of links and memory bandwidth, each within physical bounds."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -48,10 +38,8 @@ from service.estimator.time.rates import (
 )
 
 Values = Mapping[str, float]
-"""Constants by name."""
 
 Bounds = Mapping[str, tuple[float, float]]
-"""Bounds of each constant that may change."""
 
 LARGEST_SHARE = 0.25
 """First step of the search, as a fraction of a constant's bounds."""
@@ -126,7 +114,6 @@ Product = tuple[float, ...]
 
 
 def _products_in(observed: Sequence[Observed], gpu: Gpu) -> list[tuple[Format, tuple[Product, ...]]]:
-    """Measured products by format, where the device has a peak."""
     kinds: dict[Format, list[Product]] = {}
     for one in observed:
         number_format = format_named(one.measurement.shape.get("dtype")) if one.probe == "gemm" else None
@@ -180,7 +167,6 @@ def _rates(base: ProductRates, values: Values) -> ProductRates:
 
 
 def _product_loss(products: Products, rates: ProductRates) -> float:
-    """The mean of sqrt(r^2 + NOISE^2)."""
     sides = (products.rows, products.columns, products.inner)
     seconds = matrix_product_seconds(*sides, rates, products.copies)
     return float(np.mean(np.hypot(np.log(seconds / products.seconds), NOISE)))
@@ -196,7 +182,6 @@ BANDWIDTH_BOUND_BYTES = 1 << 20
 
 
 def _fitted_links(observed: Sequence[Observed], gpu: Gpu) -> tuple[LinkCalibration, ...]:
-    """Scales of a device's collectives inside one domain over the curves of its link."""
     timed = [one for one in observed if one.probe == "collective" and one.measurement.quantity == "seconds"]
     inside = [
         one
@@ -388,7 +373,6 @@ _ERRORS = ("held_out_fraction", "in_sample_fraction", "before_fraction")
 def _held_out_in(
     own: Sequence[Observed], shared: Sequence[Observed], left_out: LeftOut
 ) -> Iterator[tuple[list[Observed], list[Observed]]]:
-    """Pairs of training and held-out measurements."""
     if left_out == "run":
         places: dict[object, object] = {one.run: one.run for one in own}
     else:

@@ -1,15 +1,4 @@
-"""Published matrix products and attention kernels, and the constants of the estimator that fit them best.
-
-Products: the constants of `estimator/time/rates.py` and `rates.json` have the smallest mean of sqrt(r^2 + 0.02^2), with
-r = ln(predicted / measured): large errors weigh by their size, so no single outlier pulls. Products of at least 1,024
-rows, as training has them, count in full, smaller ones a quarter. Products of processors ship with two runs each: the
-noise between the two is a bound for every prediction.
-
-Attention: the logarithm of a share is a sum, of one term for kernel, generation and pass, one for the width of heads,
-and two ramps over keys and tiles that all kernels share. So the shares are a linear least-squares fit. Rows with a
-causal mask count in full; without it only long sequences are read, and count less: without masked corners short ones
-run faster. Rows that time both passes together, windows and eager attention are left out.
-"""
+"""Published matrix products and attention kernels, and the constants of the estimator that fit them best."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -303,7 +292,6 @@ def left_out_mape_fraction(
 
 
 def _best(own: Sequence[Columns], start: GenerationRates, number_format: Format) -> dict[str, float]:
-    """The constants of one format with the least loss, each rounded to its step."""
     names, weights = FITTED_CONSTANTS[number_format], _weights(own)
     best = least(
         lambda values: loss_fraction(own, _with(start, number_format, values), weights),
@@ -424,7 +412,6 @@ def _terms(row: MeasuredAttention, gpu: Gpu) -> tuple[Term, ...]:
 
 
 def _log_fraction(row: MeasuredAttention, gpu: Gpu) -> float:
-    """Logarithm of a row's share of peak without the ramps."""
     keys, tiles = (FORWARD_KEYS, FORWARD_TILES) if row.direction == "forward" else (BACKWARD_KEYS, BACKWARD_TILES)
     wave = (generation_rates(gpu).processors or 0) * QUERY_TILE
     ramps = row.seen_tokens / (row.seen_tokens + keys) * row.queries / (row.queries + tiles * wave)

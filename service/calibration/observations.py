@@ -1,9 +1,4 @@
-"""Observations of a device: one quantity each, its predicted value, and bounds that no device can exceed.
-
-Of steps only the live bytes are predicted here, from the resolved question: the step probe counts the same on a
-processor, where no library keeps a workspace in torch's allocator. Processors are measured too, and get a data
-sheet from which to predict before anything is fitted.
-"""
+"""Observations of a device: one quantity each, its predicted value, and bounds that no device can exceed."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -375,7 +370,6 @@ def without_impossible(records: Iterable[ProbeRecord], gpu: Gpu | None) -> tuple
 
 
 def _above_peak(observed: Observed, gpu: Gpu | None) -> str | None:
-    """A matrix product or attention above the peak rate in its shortest time."""
     measured, shape = observed.measurement, observed.measurement.shape
     if measured.quantity != "seconds":
         return None
@@ -400,7 +394,6 @@ def _peak(gpu: Gpu, number_format: Format | None) -> float:
 
 
 def _impossible_bandwidth(observed: Observed, gpu: Gpu | None) -> str | None:
-    """Memory or host traffic above the bandwidth of the data sheet."""
     measured = observed.measurement
     size = float(measured.shape["size_bytes"])
     rate = size / measured.low if measured.quantity == "seconds" else measured.high
@@ -414,7 +407,6 @@ def _impossible_bandwidth(observed: Observed, gpu: Gpu | None) -> str | None:
 
 
 def _impossible_collective(observed: Observed, gpu: Gpu | None) -> str | None:
-    """A collective above the bandwidth of the fastest link."""
     measured = observed.measurement
     rate = float(measured.shape["size_bytes"]) / measured.low if measured.quantity == "seconds" else measured.high
     links = ANY_BYTES_PER_S if gpu is None else max(gpu.link_bytes_per_s, gpu.inter_node_bytes_per_s)

@@ -1,10 +1,7 @@
-"""Profiles: where the time of training steps goes, from a trace of torch's profiler.
-
-On a GPU its kernels and copies are the work, and on a processor torch's operations are. The time of a step is divided:
-each moment counts once, for computation before communication, for communication before copies, and else as idle.
-"""
+"""Profiles: where the time of training steps goes, from a trace of torch's profiler."""
 
 from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -192,7 +189,6 @@ def _is_wait(event: Event) -> bool:
 
 
 def _spans(events: Iterable[Event], *roles: str) -> list[Span]:
-    """Merged spans of events, of some roles where given."""
     return merged((event.start_seconds, event.end_seconds) for event in events if not roles or event.role in roles)
 
 
@@ -202,7 +198,6 @@ def _launches_of(step: Step) -> list[Event]:
 
 
 def _step_summary(step: Step, *, has_device: bool) -> dict[str, Any]:
-    """One step: its time by role, exposed communication and the part that could be hidden, idle device, launches."""
     span, near = step.span, step.events
     device = [event for event in near if event.on_device]
     roles = {role: common([span], _spans(near, role)) for role in ROLES}
@@ -244,7 +239,6 @@ def _kinds(events: Sequence[Event], *, has_device: bool) -> Mapping[str, float]:
 
 
 def _totals(named: Iterable[tuple[str, Event]], *, has_bytes: bool) -> dict[str, dict[str, float]]:
-    """Number, bytes where they count, and seconds of events by name."""
     totals: dict[str, dict[str, float]] = {}
     for name, event in named:
         total = totals.setdefault(name, {"count": 0, **({"bytes": 0} if has_bytes else {}), "seconds": 0.0})
@@ -343,12 +337,10 @@ PartKind = Literal[
 """Parts of a step, by precedence."""
 
 GapKind = Literal["waiting_for_data", "synchronisation", "operation", "host_code"]
-"""What the host does while nothing runs."""
 
 NOT_RECORDED: tuple[str, GapKind] = ("host code", "host_code")
 
 MOST_GAPS = 5
-"""Longest gaps that are listed."""
 LEAST_COVERED = 0.5
 """Share of a gap that recorded events of the host must cover to explain it. Source: a choice."""
 
@@ -480,7 +472,9 @@ def profile_of(trace: Trace) -> Profile:
     host = list(_host_segments(hosts, launched))
     segments = _device_segments(step.events, launched) if has_device else [one for one in host if one.kind]
     inside = _beginning_in(step)
-    grouped = _by_kind(segments)
+    grouped: defaultdict[str, list[_Segment]] = defaultdict(list)
+    for one in segments:
+        grouped[one.kind].append(one)
     spans = {kind: merged((one.start, one.end) for one in own) for kind, own in grouped.items()}
     longest = {kind: _longest(own) for kind, own in grouped.items()}
     counts = _counts(inside, launched, has_device=has_device)
@@ -508,27 +502,15 @@ def _profiled_step(step: Step, *, has_device: bool) -> ProfiledStep:
     )
 
 
-def _by_kind(segments: Iterable[_Segment]) -> dict[str, list[_Segment]]:
-    grouped: dict[str, list[_Segment]] = {}
-    for one in segments:
-        grouped.setdefault(one.kind, []).append(one)
-    return grouped
-
-
-def _counts(inside: Iterable[Event], launched: Mapping[int, str], *, has_device: bool) -> dict[str, int]:
-    """Kernels and copies, or else operations, by kind."""
-    counts: dict[str, int] = {}
-    for event in inside:
-        if has_device == event.on_device and event.role not in ("step", "annotation", "runtime"):
-            kind = _device_kind(event, launched) if has_device else _host_kind(event, "")
-            counts[kind] = counts.get(kind, 0) + 1
-    return counts
+def _counts(inside: Iterable[Event], launched: Mapping[int, str], *, has_device: bool) -> Counter[str]:
+    work = (one for one in inside if has_device == one.on_device and one.role not in ("step", "annotation", "runtime"))
+    return Counter(_device_kind(one, launched) if has_device else _host_kind(one, "") for one in work)
 
 
 def _longest(segments: Iterable[_Segment]) -> str:
-    seconds: dict[str, float] = {}
+    seconds: defaultdict[str, float] = defaultdict(float)
     for one in segments:
-        seconds[one.event.name] = seconds.get(one.event.name, 0.0) + one.end - one.start
+        seconds[one.event.name] += one.end - one.start
     return max(seconds, key=lambda name: seconds[name])
 
 
@@ -580,7 +562,6 @@ def _copies(inside: Sequence[Event]) -> Iterator[ProfiledCopies]:
 
 
 def _gaps(step: Step, segments: Sequence[_Segment], host: Sequence[_Segment]) -> Iterator[ProfiledGap]:
-    """The longest times in which nothing ran, with what the host did then."""
     work = [one for one in segments if one.kind != "waiting_for_data"]
     idle = without([step.span], merged((one.start, one.end) for one in work))
     for start, end in sorted(idle, key=lambda one: one[0] - one[1])[:MOST_GAPS]:

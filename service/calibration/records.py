@@ -1,10 +1,6 @@
-"""Records of workers: the tasks that a worker gets, the measurements that it returns, and their quality flags.
+"""Records of workers: the tasks that a worker gets, the measurements that it returns, and their quality flags."""
 
-This is the wire format between the service and its workers. Workers run in other people's container images, so reading
-and writing it needs only the standard library.
-"""
-
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Annotated, Any, Literal
@@ -19,7 +15,6 @@ LeftOutCode = Literal["wrong_result", "no_time", "out_of_memory", "cannot_run"]
 """Reason of a missing measurement: the `code` of a row of the summary's `left_out`."""
 
 DeviceKind = Literal["cuda", "rocm", "cpu", "other"]
-"""Kind of device; other: an accelerator that schedulers report and that no probe supports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +144,6 @@ two. Source: Dao 2023, arXiv:2307.08691, section 4.1."""
 
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
-"""Collectives that are measured."""
 
 
 def bus_fraction(collective: str, ranks: int) -> float:
@@ -250,3 +244,11 @@ def quality_flag_of(environment: Environment) -> str | None:
     if environment.other_processes:
         return f"shared: {environment.other_processes} other process(es) used the device"
     return "divided: the device is a slice of a GPU" if environment.is_partition else None
+
+
+def quantile(ordered: Sequence[float], fraction: float) -> float:
+    """The value below which a fraction of sorted values lies, interpolated between the two nearest."""
+    place = fraction * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])

@@ -1,10 +1,4 @@
-"""Scores of predictions: signed relative errors, their percentiles, coverage, and spreads of residuals.
-
-The error of one prediction is predicted / measured - 1: positive where too much was predicted.
-
-A residual is ln(measured / predicted); a spread r is the interval from predicted x exp(-r) to predicted x exp(r).
-A source that gave a constant is no test of it: its groups are marked `in_sample`, with the constants by name.
-"""
+"""Scores of predictions: signed relative errors, their percentiles, coverage, and spreads of residuals."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +6,7 @@ from itertools import accumulate
 from math import ceil, floor, log
 from statistics import fmean
 
+from service.calibration.records import quantile
 from service.calibration.tables import shipped_toml
 from service.estimator.answer import INSIDE_FRACTION
 from service.estimator.question import Documented
@@ -118,18 +113,12 @@ def score(comparisons: Sequence[Comparison]) -> Score:
 
 
 def _percentile(values: Sequence[float], share: float) -> float | None:
-    """The value below which a share of the values lies, interpolated between the two nearest.
+    """The quantile of values in any order.
 
     >>> _percentile([4, 1, 3, 2], 0.5), _percentile([10], 0.95), _percentile([], 0.5)
     (2.5, 10.0, None)
     """
-    if not values:
-        return None
-    ordered = sorted(values)
-    place = share * (len(ordered) - 1)
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+    return quantile(sorted(values), share) if values else None
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -209,7 +198,6 @@ DECIMALS = 1e2
 """A shipped end is rounded outwards to hundredths."""
 
 Ends = tuple[float, float]
-"""Lower and upper end of residuals ln(published / predicted)."""
 
 
 def run_spread(residuals: Residuals) -> Ends | None:

@@ -1,15 +1,4 @@
-"""Published steps: constants fitted to them, predictions without their own source, and widths of intervals.
-
-Fit: residuals are ln(predicted / measured). Each source weighs as the square root of its rows, so that a table of
-hundreds does not outweigh a paper's ten; residuals beyond LARGE weigh less; every constant has a prior and bounds.
-A few damped Gauss-Newton steps in the logarithms reach the optimum. Dense models give what all steps share; mixtures of
-experts then give what is theirs alone.
-
-Widths: a residual is divided by the scale of its step: the larger the waiting share of a step, for transfers, stages or
-the host, the less certain it is. A class has steps in like circumstances: a stack that other sources of the fit run
-too, a stack that none of them runs, a GPU without a fit, a mixture of experts. Rows that are left out of the fit with a
-row are left out of its spread too when coverage is evaluated.
-"""
+"""Published steps: constants fitted to them, predictions without their own source, and widths of intervals."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -347,7 +336,6 @@ def _improved(
     measured: Vector,
     weights: Vector,
 ) -> StepConstants:
-    """One step towards the optimum."""
     now = _logarithms(every, constants)
     residuals = now - measured
     trust = weights * np.sqrt(np.minimum(1.0, LARGE / np.maximum(np.abs(residuals), 1e-12))) / NOISE

@@ -61,7 +61,6 @@ def shipped_records(kind: type[Row], name: str, **scaled: tuple[str, float]) -> 
 
 
 FormName = Literal["memory", "throughput"]
-"""Measured quantity: memory in bytes on a GPU, or the time of a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,6 @@ _COLUMNS = shipped_toml("columns")
 FORMS = tuple(
     Form(name, **{role: tuple(columns) for role, columns in _COLUMNS[name].items()}) for name in get_args(FormName)
 )
-"""Every kind of table."""
 
 MEMORY, THROUGHPUT = FORMS
 
@@ -229,7 +227,6 @@ def _decoded(content: bytes) -> str:
 
 
 def _refuse_other_forms(text: str) -> None:
-    """Refuse JSON, and separators other than commas."""
     first = text.lstrip()[:LONGEST_HEADER].partition("\n")[0].partition("\r")[0]
     if first[:1] in {"{", "["}:
         raise _table_refused("not_csv", "the table is JSON, and CSV is read", _COMMAS)

@@ -50,7 +50,6 @@ RATIO_TOLERANCE = 0.05
 LONGEST_LINE = 4_096
 """Characters of the longest line of a table."""
 LONGEST_NAME = 200
-"""Characters of a device's name."""
 MOST_TABLES = 8
 """Tables side by side; there are two."""
 MOST_ROWS = 10_000
@@ -201,7 +200,6 @@ def _number(column: str, text: str, line: int, least: float = 0.0) -> float:
 
 
 def _named(lines: Sequence[str]) -> CollectiveName | None:
-    """The collective that the output names itself."""
     started = next((result[1] for line in lines if (result := STARTED.search(line))), None)
     if started is None:
         return None
@@ -224,7 +222,6 @@ def _deduced(rows: Sequence[_Row], ranks: int) -> CollectiveName:
 
 
 def _refuse_other_ratio(rows: Sequence[_Row], named: CollectiveName, ranks: int) -> None:
-    """Refuse rows whose bandwidths contradict the collective or the number of ranks."""
     expected = bus_fraction(named, ranks)
     for row in rows:
         if row.algbw >= 10 * LEAST_PRINTED and abs(row.busbw / row.algbw / expected - 1) > RATIO_TOLERANCE:
@@ -259,7 +256,6 @@ PROCESSOR_MARKS = ("epyc", "xeon", "ryzen", "core(tm)", "graviton", "neoverse", 
 
 
 _Product = tuple[Environment, Measurement]
-"""One line of a table."""
 
 
 def read_gemm_table(text: str) -> tuple[ProbeRecord, ...]:
@@ -300,7 +296,6 @@ def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _time_column(names: list[str]) -> str:
-    """The column with the time or rate of a product."""
     if len(names) > MOST_COLUMNS:
         message = f"the header has {len(names)} columns, and a table has at most {MOST_COLUMNS}"
         raise refused("", "too_many_columns", message, f"columns are {', '.join(COLUMNS)}", 1)
@@ -463,7 +458,6 @@ def read_memory_snapshot(text: str, device: str, memory_bytes: float = 0.0) -> t
 
 
 def _parts(text: str) -> tuple[list[Any], list[Any]]:
-    """Segments, and the trace of each device."""
     try:
         snapshot = json.loads(text)
     except (ValueError, RecursionError):

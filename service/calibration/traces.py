@@ -1,9 +1,4 @@
-"""Traces of torch's profiler: the one reader of the format, for workers and for the API.
-
-A trace is Chrome's Trace Event Format in JSON, plain or compressed by gzip. It is read piece by piece: one event at a
-time is parsed, and size, depth, events and names are bounded, because any caller may send one. Only the standard
-library is needed, because workers run in other people's container images.
-"""
+"""Traces of torch's profiler: the one reader of the format, for workers and for the API."""
 
 import gzip
 import json
@@ -62,13 +57,14 @@ COLLECTIVES = ("nccl:", "gloo:", "hccl:", "ucc:", "mpi:")
 
 _NAMES = loads(files("service.calibration").joinpath("trace_names.toml").read_text(encoding="utf-8"))
 _CATEGORIES: Mapping[str, Role] = _NAMES["categories"]
-_PATTERNS = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _NAMES["patterns"].items()}
-_COLLECTIVE_PATTERNS = {kind: re.compile(text, re.IGNORECASE) for kind, text in _NAMES["collectives"].items()}
+_PATTERNS = {
+    table: {kind: re.compile(text, re.IGNORECASE) for kind, text in _NAMES[table].items()}
+    for table in ("patterns", "collectives")
+}
 
 _DEVICE_CATEGORIES = ("kernel", "mtia_ccp_events", "memcpy", "gpu_memcpy", "memset", "gpu_memset")
 
 _HEAD = ("distributedInfo", "deviceProperties", "with_stack", "profile_memory")
-"""Parts of the file beside its events that are read."""
 
 FORMATS = {"bfloat16": "bf16", "half": "fp16", "float": "fp32"}
 """Number formats by torch's names in events, in small letters. Source: torch 2.13 c10/core/ScalarType.h."""
@@ -147,7 +143,6 @@ def refused(code: str, message: str, fix: str) -> Refused:
 
 
 def _pieces(content: bytes) -> Iterator[bytes]:
-    """A trace piece by piece, decompressed."""
     if not content:
         raise refused("empty", "the trace is empty", EXPORTED)
     is_packed = content.startswith(b"\x1f\x8b")
@@ -218,7 +213,6 @@ class _Reader:
                 return value
 
     def _more(self) -> bool:
-        """Read another piece."""
         piece = next(self._pieces, None)
         self._is_whole = piece is None
         try:
@@ -386,9 +380,8 @@ def _role(role: Role, name: str) -> Role:
 
 
 @lru_cache(maxsize=MOST_NAMES)
-def _first_match(patterns: str, name: str) -> str:
-    every = _PATTERNS if patterns == "patterns" else _COLLECTIVE_PATTERNS
-    return next((kind for kind, pattern in every.items() if pattern.search(name)), "other")
+def _first_match(table: str, name: str) -> str:
+    return next((kind for kind, pattern in _PATTERNS[table].items() if pattern.search(name)), "other")
 
 
 def kind_of(name: str) -> str:

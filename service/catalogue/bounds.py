@@ -1,9 +1,4 @@
-"""Checks of single values against the type and bounds that a field of the estimator declares.
-
-Pydantic validates whole requests by the same annotations. This module checks single values without pydantic: a key
-of a config under its own name, before anything is computed from it, and the rows of data files. Codes and words are
-those of the validation's refusals; `tests/catalogue/test_bounds.py` compares both for every field.
-"""
+"""Checks of single values against the type and bounds that a field of the estimator declares."""
 
 import operator
 from collections.abc import Callable, Iterator, Mapping

@@ -80,7 +80,6 @@ class Catalogue:
         return cls.from_rows((*models, *gpus, *clusters, *prices, *rate_cards, *regions))
 
     def __post_init__(self) -> None:
-        """Refuse rows that refer to a missing GPU."""
         others: tuple[Row, ...] = (*self.clusters.values(), *self.rate_cards.values(), *self.calibrations.values())
         referenced = self.price_index.gpus().union(gpu for row in others for gpu in gpus_of(row))
         for gpu in referenced - self.gpus.keys():
@@ -258,7 +257,6 @@ def adjusted_rows(fixed: Iterable[Row], others: Iterable[Row]) -> Iterator[Adjus
 
 
 def _without(row: Named, taken: Container[tuple[type, str]]) -> Named:
-    """A row without the names that other rows have."""
 
     def is_free(name: str) -> bool:
         return not any((type(row), form) in taken for form in forms_of(name))

@@ -36,7 +36,6 @@ def _choices_of(table: Mapping[Any, _Described]) -> list[Choice]:
 
 
 def _short_precisions() -> list[Choice]:
-    """Short names of precision recipes."""
     return [
         Choice(name=short, meaning=f"short for {name}: {PRECISIONS[name].meaning}", source=PRECISIONS[name].source)
         for short, name in SHORT_NAMES.items()

@@ -1,7 +1,4 @@
-"""Indexes of rows by name, digests, and their renewal after a change without a full rebuild; regions by name.
-
-A name is a slug, an alias or a Hugging Face id, independent of capitals and separators.
-"""
+"""Indexes of rows by name, digests, and their renewal after a change without a full rebuild; regions by name."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -167,7 +164,6 @@ Named = ModelRow | GpuRow | ClusterRow | RateCardRow
 NamedRow = TypeVar("NamedRow", ModelRow, GpuRow, ClusterRow, RateCardRow)
 AnyRow = TypeVar("AnyRow", bound=Row)
 Key = tuple[type, str]
-"""Kind and identity of a row."""
 Change = Mapping[Key, Row | None]
 """New rows by key; None for a removed row."""
 

@@ -1,8 +1,4 @@
-"""Kinds of rows: models, GPUs, clusters, prices, rate cards, regions and calibrations, each with its provenance.
-
-A row states its source, its date, and how well the numbers were checked. Texts have bounds because callers may write
-rows. Owner and revision are no facts: rows that differ in them alone are equal and have the same digest.
-"""
+"""Kinds of rows: models, GPUs, clusters, prices, rate cards, regions and calibrations, each with its provenance."""
 
 import re
 from collections.abc import Sequence
@@ -29,7 +25,6 @@ Scope = Literal["owner", "everyone"]
 
 
 DATE = re.compile(r"[0-9]{4}(?:-(?P<month>[0-9]{2})(?:-(?P<day>[0-9]{2}))?)?")
-"""A year, a month or a day."""
 
 
 class UnsoundFact(StartupError):
@@ -67,7 +62,6 @@ class Provenance:
         return "everyone" if self.is_for_everyone else "owner"
 
     def __post_init__(self) -> None:
-        """Refuse a row without source or date."""
         if not self.source.strip():
             raise UnsoundFact("a row has no source; a number without a source does not load")
         if not is_date(self.as_of):
@@ -162,7 +156,6 @@ class ModelRow(Provenance):
     """Parameters counted elsewhere; the ledger must equal them."""
 
     def __post_init__(self) -> None:
-        """Refuse a row that neither has a model nor a reason why not."""
         Provenance.__post_init__(self)
         if (self.model is None) == (self.not_estimated is None):
             raise UnsoundFact(f"model {self.slug} needs either a model or the reason why it has none")
@@ -264,7 +257,6 @@ class Rate(Strict):
     """On what terms; any where absent."""
 
     def __str__(self) -> str:
-        """The rate as a table shows it."""
         return " ".join(filter(None, (self.gpu, self.price_model, f"{self.usd_per_gpu_hour:g}")))
 
 
@@ -315,7 +307,6 @@ class CalibrationRow(Provenance):
 
 
 Row = ModelRow | GpuRow | ClusterRow | PriceRow | RateCardRow | RegionRow | CalibrationRow
-"""A row of any kind."""
 
 
 def price_id(identity: Sequence[str]) -> str:

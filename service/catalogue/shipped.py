@@ -137,7 +137,6 @@ def _purchase(row: Mapping[str, str]) -> Purchase | None:
 
 @contextmanager
 def _named(kind: str, slug: object) -> Iterator[None]:
-    """Name the row in every error."""
     try:
         yield
     except KeyError as error:

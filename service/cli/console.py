@@ -79,11 +79,9 @@ class Progress:
         self._status: Status | None = None
 
     def __enter__(self) -> "Progress":
-        """Begin."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove the line from the terminal."""
         if self._status is not None:
             self._status.stop()
 

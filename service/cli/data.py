@@ -233,7 +233,6 @@ def _section(module: ModuleType) -> str:
 
 
 def _row(function: Callable[..., Any]) -> str:
-    """The line of a formula; empty for a function without an equation."""
     from service.estimator.explain.docstrings import read_docstring
 
     docstring = read_docstring(function)

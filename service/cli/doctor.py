@@ -37,13 +37,11 @@ ANSWER_SECONDS = 2.0
 """Longest wait for a server's response."""
 
 VERSION_HEADER = "X-Api-Version"
-"""Header of every response of a service; its version."""
 
 PROGRAMS = (
     ("torch", "measurements of GPUs", "pip install '.[measure]', on machines with workers that measure"),
     ("ray", "sweeps and measurements on a Ray cluster", "pip install '.[ray]', where workers run with --runner ray"),
 )
-"""Optional packages: distribution, purpose, and how to install it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +202,6 @@ def _of_address(settings: Settings) -> Finding:
 
 
 def _version_at(host: str, port: int) -> str | None:
-    """The version of the service at an address; None where there is none."""
     connection = HTTPConnection(host, port, timeout=ANSWER_SECONDS)
     try:
         connection.request("GET", "/healthz")
@@ -228,7 +225,6 @@ def _of_collector(endpoint: str) -> Finding:
 
 
 def _of_optional(settings: Settings) -> Iterator[Finding]:
-    """Findings of features that a setting enables."""
     if settings.otlp_endpoint is not None and not is_installed():
         yield Finding("telemetry", "fault", WITHOUT_OPENTELEMETRY)
     if settings.redis_url is None:

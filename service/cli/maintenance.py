@@ -77,7 +77,6 @@ def create(  # noqa: PLR0913 - each is an option of the command
 
 @contextmanager
 def _audited(operation: str, *, may_create: bool = False) -> "Iterator[Engine]":
-    """The database of the settings, for a change that the audit log names."""
     from service.features.accounts.audit import by_command
 
     with database(may_create=may_create) as engine, by_command(operation):

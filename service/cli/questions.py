@@ -59,7 +59,6 @@ def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
 
 
 def _parameters(given: Mapping[str, list[str] | None]) -> list[tuple[str, str]]:
-    """Each option with its value, once for each time that it is given."""
     return [("model" if name == MODEL.name else name, text) for name, texts in given.items() for text in texts or ()]
 
 

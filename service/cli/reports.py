@@ -251,13 +251,11 @@ def _cell(value: Any) -> str:
 
 
 def _without_empty(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table with a header, without the columns that have no value."""
     columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
     return table([*zip(*columns, strict=True)])
 
 
 OBJECTIVES = {"time": "the fastest", "cost": "the cheapest", "gpus": "the fewest GPUs", "energy": "the least energy"}
-"""Ranking criteria in words."""
 
 PLAN_INTERVALS = ("step_seconds", "mfu_fraction", "device_peak_bytes", "days", "gpu_hours", "cost_usd", "energy_kwh")
 
@@ -308,7 +306,6 @@ def describe_counts(counts: PlanCounts) -> str:
 
 
 def _describe_nearest(nearest: PlanRow) -> str:
-    """Missing memory of the nearest layout."""
     amount = f"{in_bytes(abs(nearest.headroom_bytes))} on its fullest GPU"
     if nearest.headroom_bytes < 0:
         return f"lacks {amount}"
@@ -374,7 +371,6 @@ def _amount_text(name: str, value: Any) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """A value as text; an object by its scalar fields."""
     if is_dataclass(value):
         parts = ((field.name, getattr(value, field.name)) for field in fields(value))
         return ", ".join(f"{name} {_value_text(one)}" for name, one in parts if isinstance(one, int | float | str))
@@ -416,7 +412,6 @@ def table_report(varied: Variations) -> str:
 
 
 def _reasons(rows: Iterable[Any], start: int) -> list[str]:
-    """Reasons of the refused rows, below an empty line."""
     from service.features.compare.compare import ANSWERED
 
     lines = [f"row {place}: {row.reason}" for place, row in enumerate(rows, start=start) if row.status != ANSWERED]
@@ -451,7 +446,6 @@ def _amounts(rows: Iterable[tuple[str, float, float]]) -> list[str]:
 
 
 LONGEST_NAME = 60
-"""Characters of a kernel's or an operation's name in the report."""
 MOST_FINDINGS = 6
 """Findings in the report. Source: a choice; --json lists all."""
 

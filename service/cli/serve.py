@@ -87,7 +87,6 @@ def _application(settings: "Settings") -> Any:
 
 
 def _worker_for(keys: "KeyRing", listener: socket, settings: "Settings") -> "LocalWorker":
-    """A worker for this service on this machine, with a key in case the service requires one."""
     from service.api.access.key_rules import KeyRequest, create_temporary_key
     from service.api.server import address
     from service.settings import LOOPBACK
@@ -142,7 +141,6 @@ class LocalWorker:
             wait_seconds = min(2.0 * wait_seconds, LONGEST_WAIT_SECONDS)
 
     def _run(self) -> int:
-        """Run the worker once; its exit code."""
         with subprocess.Popen(
             (sys.executable, "-P", "-m", "service", "worker", "--with-parent"),
             stdin=subprocess.PIPE,

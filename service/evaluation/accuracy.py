@@ -199,7 +199,6 @@ def _worst_step(evaluation: Evaluation, comparison: Comparison) -> accuracy.Wors
 
 
 def _figures_of_row(evaluation: Evaluation, comparison: Comparison, unit: str) -> dict[str, Any]:
-    """Name and source of a row, its figure and the prediction."""
     names = {name: evaluation.row.text(name) for name in ("id", "source_key", "source")}
     figures = {f"{name}_{unit}": getattr(comparison, name) for name in ("measured", "low", "value", "high")}
     return {**names, **figures, "error_fraction": comparison.error_fraction}
@@ -408,7 +407,6 @@ def _kind(one: Evaluation) -> Kind:
 
 
 def _residuals_by_kind(evaluations: Sequence[Evaluation]) -> ResidualsByKind:
-    """Residuals of bytes by kind and source."""
     found: ResidualsByKind = {}
     for one in evaluations:
         if one.quantity != "step" and (comparison := one.comparison) is not None:

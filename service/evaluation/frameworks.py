@@ -1,10 +1,4 @@
-"""Frameworks of published tables, and the body of a row's question, built part by part.
-
-A framework has the stack that represents it, and its defaults where a row leaves a cell open. Every option of
-Megatron-LM has an entry, in `megatron_options.toml` or a row of the rules of exports; others are refused by name.
-`reads`: read together with others; `sets`: sets a field; `describes`: changes no byte of a rank's memory; `unmodelled`:
-changes some bytes that no field expresses; `refuses`: changes more.
-"""
+"""Frameworks of published tables, and the body of a row's question, built part by part."""
 
 import json
 import re
@@ -309,14 +303,12 @@ DESCRIBES = Flag("describes")
 
 
 def _setter(path: str, value: Any = None, values: Mapping[str, Any] | str | None = None) -> Flag:
-    """Effect of an option that sets a field by itself."""
     if values is None:
         return Flag("sets", path=path, to=always(value))
     return Flag("sets", path=path, to=one_of(_VALUES[values] if isinstance(values, str) else values))
 
 
 def _flag_of(path: str, option: Option) -> Flag:
-    """Effect of an option with a field of its own."""
     if option.form is boolean:
         to = always(option.choices[True])
     elif option.choices:
@@ -411,7 +403,6 @@ def hybrid_fields(pattern: str, hidden: int, flags: Flags) -> tuple[dict[str, An
 
 
 LONGEST_OPTIONS = 32_768
-"""Characters of all options of a run."""
 
 LONGEST_PERIOD = 2048
 
@@ -554,7 +545,6 @@ def _put_layers(flags: Flags, draft: Draft) -> None:
 
 
 def _period(flags: Flags, name: str) -> int:
-    """Layers after which a pattern repeats."""
     period = whole_of(flags, name)
     if period > LONGEST_PERIOD:
         raise NotExpressible(f"flag {name}: no field takes its value")

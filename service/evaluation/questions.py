@@ -1,7 +1,4 @@
-"""Question of a table's row: its columns as a request body, validated as a request is.
-
-Columns give the layout, the recipe (number formats, recompute, optimizer, trained parameters, offload) and the cluster.
-"""
+"""Question of a table's row: its columns as a request body, validated as a request is."""
 
 import re
 from collections.abc import Callable
@@ -237,7 +234,6 @@ def _put_method(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
 
 
 def _put_versions(row: MeasuredRow, draft: Draft) -> None:
-    """Library versions by the month of the measurement."""
     dated = re.match(r"(20\d\d)-(\d\d)", row.text("date"))
     if not dated:
         return
@@ -254,7 +250,6 @@ Source: NVIDIA/Megatron-LM@83b1e42f gradient accumulation fusion, 13 February 20
 
 
 def _put_sparse(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
-    """Expert features of a framework's release: flex dispatcher, CUDA graphs, overlapped communication."""
     released = re.search(r"(\d\d)\.(\d\d)", row.text("framework_version"))
     since = framework.overlaps_experts_since
     if since is None or not released or draft.layout.get("expert", 1) == 1:
@@ -338,7 +333,6 @@ def draft_of(row: MeasuredRow, catalogue: Catalogue) -> Draft:
 
 
 def _completed(row: MeasuredRow, flags: Flags) -> MeasuredRow:
-    """A row with the cells that its options imply."""
     derived: dict[str, str] = {}
     for name in PATTERNS:
         if name in flags and not row.text("layers"):

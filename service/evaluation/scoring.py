@@ -453,7 +453,6 @@ def evaluate_rows(rows: Iterable[MeasuredRow], catalogue: Catalogue) -> tuple[Ev
 
 
 def _readable(read: Callable[[MeasuredRow], float | None], row: MeasuredRow) -> tuple[float | None, str]:
-    """A figure of a row, and the reason why it is unreadable."""
     try:
         return read(row), ""
     except NotExpressible as error:

@@ -108,7 +108,6 @@ def rows_csv(evaluations: Iterable[Evaluation]) -> str:
 
 
 def _cells(evaluation: Evaluation) -> Sequence[object]:
-    """CSV cells of one figure, whose bytes or seconds are in columns of their own."""
     row, compared, predicted = evaluation.row, evaluation.comparison, evaluation.predicted
     is_step = evaluation.quantity == "step"
     ends = (getattr(evaluation.interval, name, None) for name in ("low", "value", "high"))
@@ -176,13 +175,11 @@ def _gib(figures: Figures) -> str:
 
 
 README = Path(calibration.__file__).with_name("README.md")
-"""File with the generated table."""
 
 PUBLISHED = Path(calibration.__file__).parent / "published" / "memory.csv"
 """The shipped memory rows; other tables have the name of their form in the same folder."""
 
 HELD_OUT = Path(calibration.__file__).parent / steps.FILE
-"""Held-out predictions of the shipped steps."""
 
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 """Comments that enclose the generated table."""

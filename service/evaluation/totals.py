@@ -1,9 +1,4 @@
-"""Predicted GPU-hours against those of published runs, and the share inside the predicted interval.
-
-The question of a run has one rule for each cell that its row leaves open. The model is a preset of the catalogue or a
-shape from its paper. Each lab's training software is decided once, with the reason. An open layout is the smallest that
-fits, as a competent team would choose.
-"""
+"""Predicted GPU-hours against those of published runs, and the share inside the predicted interval."""
 
 import re
 from collections import Counter
@@ -184,7 +179,6 @@ class LayoutSearch:
         return {**self.body, "layout": layout, "recipe": {**recipe, **more}}
 
     def _degrees(self) -> Iterator[tuple[int, int]]:
-        """Tensor and pipeline degrees; stated ones are fixed."""
         axes = STACKS[self.defaults.stack["name"]].axes
         tensor, pipeline = self.row.whole("tp"), self.row.whole("pp")
         if pipeline and not tensor:
@@ -238,7 +232,6 @@ def _with_micro_batch(plan: LayoutSearch, body: dict[str, Any], catalogue: Catal
 
 
 PRECISIONS = {"": None, "bf16": "bf16-mixed", "fp16": "fp16-mixed", "fp8": "fp8-tensorwise"}
-"""Precision recipes by cell; an empty one leaves recipe and GPU their default."""
 
 ASSUMABLE = ("n_gpus", "seq_len", "batch_tokens", "tp", "pp", "precision")
 """Cells that a rule fills if they are empty."""
@@ -395,7 +388,6 @@ def _is_inside(published: float | None, interval: Interval | None) -> bool | Non
 
 
 def _layout_summary(run_question: RunQuestion) -> str:
-    """The layout in words: GPUs, the degrees above one, micro-batch, recompute."""
     layout, recipe = run_question.question.layout, run_question.question.recipe
     degrees = [f"{name} {degree}" for name in ("tensor", "pipeline", "context", "expert")
                if (degree := getattr(layout, name)) > 1]  # fmt: skip

@@ -1,9 +1,4 @@
-"""Training programs: the command that a launcher's file starts, and the training that a shell script starts.
-
-Without a command of the caller, the program is that of the question's training software, with the file that the
-software's own target writes. A script that is read back is not run: files come from its here-documents, and the last
-command with a known program counts.
-"""
+"""Training programs: the command that a launcher's file starts, and the training that a shell script starts."""
 
 import re
 from collections.abc import Callable, Mapping

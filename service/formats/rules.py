@@ -1,8 +1,4 @@
-"""Rules between the fields of a question and the settings of a tool, in both directions.
-
-A tool has a rule for each field: the model is one field where its file has none. A rule writes settings, nothing for a
-reason, or a gap; an `Option` also reads its setting back. A reader adds what several settings state together.
-"""
+"""Rules between the fields of a question and the settings of a tool, in both directions."""
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +22,6 @@ LARGEST = 1 << 40
 """Largest whole number of a setting."""
 
 Converter = Callable[[Any], Any]
-"""Conversion of a setting's value; raises WrongType."""
 
 
 class WrongType(Exception):
@@ -92,7 +87,6 @@ CONVERTERS: Mapping[Converter, tuple[str, str]] = {
     text: ("not_text", "a text, alone"),
     items: ("not_a_list", "a list"),
 }
-"""Error code of a converter, and its type in words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,6 @@ _TARGETS = (
 )
 
 TARGETS: Mapping[str, Target] = {target.name: target for target in _TARGETS}
-"""Every target by name: first those that configure training, then those that start it."""
 
 if [*TARGETS] != [*TARGETS_TABLE["targets"]]:
     raise ValueError("targets.toml and its module differ in the targets or their order")

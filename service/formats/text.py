@@ -1,8 +1,4 @@
-"""Settings to text and back: YAML, TOML, JSON and command lines.
-
-Writers cover what our settings need: mappings, lists, texts, numbers, truth values. Texts are quoted wherever a reader
-could take them for something else.
-"""
+"""Settings to text and back: YAML, TOML, JSON and command lines."""
 
 import json
 import re
@@ -29,7 +25,6 @@ _TAKEN = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 """Texts that YAML reads as truth values or null."""
 
 WIDEST_LINE = 88
-"""Characters of a line of a command."""
 
 
 def nested(settings: Settings) -> dict[str, Any]:
@@ -461,7 +456,6 @@ def read_arguments(text: str) -> tuple[Entry, ...]:
 
 
 def _words(text: str, lines: Lines) -> Iterator[tuple[str, Place]]:
-    """Words and their places."""
     offset = 0
     while True:
         offset = _end(_BETWEEN, text, offset)
@@ -484,7 +478,6 @@ def _end(pattern: re.Pattern[str], text: str, offset: int) -> int:
 
 
 def _word(text: str, start: int, lines: Lines) -> tuple[str, int]:
-    """The unquoted word at an offset, and its end."""
     parts: list[str] = []
     offset = start
     while offset < len(text) and not text[offset].isspace():

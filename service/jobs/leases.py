@@ -1,8 +1,4 @@
-"""Leases on jobs: a worker claims a job, proves it by a random token, renews it, stores files, and ends the attempt.
-
-Only a digest of the token is stored, together with the attempt. A lease is valid for the key that made the claim alone,
-and the next claim of the job replaces it. Files are in the database: every replica serves them, one backup has them.
-"""
+"""Leases on jobs: a worker claims a job, proves it by a random token, renews it, stores files, and ends the attempt."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -138,7 +134,6 @@ def is_held(job: Job | None, lease: Lease) -> TypeGuard[Job]:
 
 
 def _locked_in(connection: Connection, job_id: str) -> Job | None:
-    """A job, locked until the transaction ends."""
     return job_in(connection, select(JOBS).where(JOBS.c.id == job_id).with_for_update())
 
 

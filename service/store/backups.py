@@ -1,7 +1,4 @@
-"""Backups: one file of one moment, which either kind of database restores.
-
-On SQLite the online backup API copies the pages; on PostgreSQL one snapshot is read. Writers do not wait.
-"""
+"""Backups: one file of one moment, which either kind of database restores."""
 
 import json
 import os
@@ -302,7 +299,6 @@ def _revision_of(engine: sa.Engine) -> str:
 
 
 def _copied_rows(engine: sa.Engine, part: Path) -> dict[str, Tally]:
-    """Rows of a PostgreSQL database in one snapshot, written into the same tables of an SQLite database."""
     into = open_engine(URL.create("sqlite", database=str(part)))
     try:
         with reading(engine) as source, writing(into) as target:

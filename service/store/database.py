@@ -1,7 +1,4 @@
-"""A database as a whole: prepared at the start, inspected for `traincost doctor` and metrics, shared with processes.
-
-Migration and seeding are one transaction under one lock: a killed process leaves nothing half done.
-"""
+"""A database as a whole: prepared at the start, inspected for `traincost doctor` and metrics, shared with processes."""
 
 import fcntl
 import logging
@@ -426,7 +423,6 @@ class _RollBack(Exception):
 
 
 def _refusal(engine: sa.Engine) -> str | None:
-    """The driver's reason why the database cannot be written."""
     try:
         with suppress(_RollBack), writing(engine) as connection:
             connection.execute(sa.text(f"CREATE TABLE {PROBE} (number INTEGER)"))

@@ -1,8 +1,4 @@
-"""Engine, transactions, the database's clock and pages of rows, for SQLite and PostgreSQL.
-
-SQLite's driver begins a transaction at the first write only: two processes that read and then write would overwrite
-each other. So every transaction begins explicitly: a writer takes the write lock before it reads, a reader never waits.
-"""
+"""Engine, transactions, the database's clock and pages of rows, for SQLite and PostgreSQL."""
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,4 @@
-"""The catalogue over time: versions of its rows, a change log without gaps, and each owner's view after any change.
-
-Answers come from memory. Changes of this process apply at once, those of other processes at the next refresh.
-"""
+"""The catalogue over time: versions of its rows, a change log without gaps, and each owner's view after any change."""
 
 import re
 from collections import Counter, OrderedDict

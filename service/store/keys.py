@@ -1,7 +1,4 @@
-"""API keys, their callers, share links of scenarios, and the key ring in memory, which authenticates every request.
-
-A link is valid while its row exists, is not revoked, and the key that created it is not revoked either.
-"""
+"""API keys, their callers, share links of scenarios, and the key ring in memory, which authenticates every request."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,4 @@
-"""Records of requests in the transaction of their change: the audit log, and responses under an Idempotency-Key.
-
-Changes by workers and by the service itself have no caller, and are not logged.
-"""
+"""Records of requests in the transaction of their change: the audit log, and responses under an Idempotency-Key."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,4 @@
-"""Scenarios with their revisions, stored answers, and questions of checks.
-
-A change names the revision that it starts from; of two changes of the same revision, the second is refused.
-"""
+"""Scenarios with their revisions, stored answers, and questions of checks."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields

@@ -1,7 +1,4 @@
-"""All tables of the database, grouped by feature; columns have the names of their fields.
-
-Payloads, results, questions and findings are plain JSON text, which preserves the order of keys and digits of numbers.
-"""
+"""All tables of the database, grouped by feature; columns have the names of their fields."""
 
 from typing import Any
 

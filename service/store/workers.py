@@ -104,7 +104,6 @@ def _id_of(key: str, worker: str) -> str:
 
 
 def _enforce_limit(connection: sa.Connection, key: str, bounds: WorkerBounds) -> None:
-    """Remove dead workers of a key that has reached its limit; refuse a further worker if all are alive."""
     count = sa.select(sa.func.count()).select_from(WORKERS).where(WORKERS.c.key == key)
     if connection.execute(count).scalar_one() < bounds.most:
         return

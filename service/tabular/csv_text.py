@@ -1,10 +1,4 @@
-"""Numbers and texts of cells that every spreadsheet reads alike and none runs as a formula, and CSV as they write it.
-
-A point means decimals in one locale and thousands in another: `1.234` becomes 1234 in a German sheet, silently. A whole
-mantissa with a power of ten, `1234e-3`, is read alike everywhere. A text counts as a formula where its compatibility
-form (NFKC) begins with = + - or @, also behind spaces or characters without width, a semicolon, a tab or a line break.
-Comma, semicolon and tab between cells are distinguished by the header: only one makes it a row of known columns.
-"""
+"""Numbers and texts of cells that spreadsheets read alike and none runs as a formula, and CSV as they write it."""
 
 import csv
 import io

@@ -1,9 +1,4 @@
-"""Lists page by page as JSON, or whole as a table (CSV, XLSX, Parquet), and how the contract describes them.
-
-A column is a field of a row class under one name: key of JSON, head of CSV and filter. A cursor holds the place of the
-last row shown, so the next page begins right behind it even where rows were added or removed. A page is read from the
-database in parts, in order of key or newest first; in any other order all rows are.
-"""
+"""Lists page by page as JSON, or whole as a table (CSV, XLSX, Parquet), and how the contract describes them."""
 
 import csv
 import io
@@ -285,7 +280,6 @@ def _sealed(parts: list[Form]) -> str:
 
 
 def _opened(cursor: str) -> list[Form]:
-    """Contents of a cursor: the digest of its order, then a position."""
     try:
         parts = from_json(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), allow_inf_nan=False)
     except ValueError:
@@ -397,7 +391,6 @@ def _limit(text: str) -> int:
 
 
 def _accepted(column: Column, text: str, meant: Callable[[str], Collection[str]] | None) -> list[Form]:
-    """The values that a filter accepts."""
     types = column.types
     if not text:
         return [None]
@@ -756,7 +749,6 @@ FILTERS = (
 
 
 def _filter(column: Column) -> JsonSchemaValue:
-    """Values of one column; several by the key repeated."""
     kind = next((name for name in ("integer", "number", "boolean") if name in column.types), "string")
     values = {"type": "array", "items": {"type": kind}, "description": f"Values of type {kind}."}
     return {COMPONENT: f"{kind.capitalize()}Filter", **values}

@@ -1,7 +1,4 @@
-"""Workbooks: one sheet of typed cells as .xlsx, the same bytes each time, or sheets with formulas as .xlsx or .ods.
-
-Every cell is written by its kind: a text that would be a formula if someone entered it has Excel's prefix of a text.
-"""
+"""Workbooks: one sheet of typed cells as .xlsx, the same bytes each time, or sheets with formulas as .xlsx or .ods."""
 
 import re
 from collections.abc import Sequence

@@ -1,9 +1,4 @@
-"""The flat form of a question: each field by its own name, in a query string, a cell or on a command line.
-
-The fields are read off the dataclasses, so a new field of a dataclass is a new parameter. `model` and `cluster` name
-presets; fields of a model or a cluster given beside them change the preset. A spreadsheet joins a cell to a URL in its
-own locale: `1,5` is refused with a hint, never guessed at, unless the caller states that commas separate decimals.
-"""
+"""The flat form of a question: each field by its own name, in a query string, a cell or on a command line."""
 
 import json
 import re

@@ -1,10 +1,4 @@
-"""Types of request fields that a reader of their own validates, and components that follow from a dataclass.
-
-A marker in an annotation describes a value in the contract and leaves its validation to the reader:
-
-    model: Annotated[Any, DescribedAs(Name | Model | ChangedModel)]
-    ChangedModel = Annotated[Any, Variant(Model, "ChangedModel", "A preset with changes.", required=("preset",))]
-"""
+"""Types of request fields that a reader of their own validates, and components that follow from a dataclass."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +15,6 @@ from service.estimator.question import STRICT
 NULL = {"type": "null"}
 
 MOST_VALUES = 64
-"""Most values that a field may be restricted to."""
 
 
 class ReadElsewhere:

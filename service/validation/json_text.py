@@ -148,7 +148,6 @@ def refuse_faults(value: object) -> None:
 
 
 def _faults(root: object) -> Iterator[tuple[str, Fault]]:
-    """Faults of a body, each with the nearest known field path."""
     level: list[tuple[str, object]] = [("", root)]
     for depth in range(MAXIMUM_DEPTH + 1):
         deeper: list[tuple[str, object]] = []

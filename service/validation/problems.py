@@ -1,7 +1,4 @@
-"""Problems: each finding about a request with its field, the broken rule and the fix.
-
-A problem names fields and bounds that the service knows, never the caller's text.
-"""
+"""Problems: each finding about a request with its field, the broken rule and the fix."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

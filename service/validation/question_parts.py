@@ -49,7 +49,6 @@ from service.validation.reading import (
 MODEL_FIELDS = field_names(Model)
 
 CONFIG_PATH = "model.hf_config"
-"""Field of a question that takes a config.json."""
 
 
 def read_model(value: object, catalogue: Catalogue) -> Parsed[Model]:

@@ -1,7 +1,4 @@
-"""Questions: a request body, with names and presets, becomes a `Question` of plain facts.
-
-Every part of the body is read before anything is refused, so one answer names all that is to be mended.
-"""
+"""Questions: a request body, with names and presets, becomes a `Question` of plain facts."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -37,7 +37,6 @@ def main(words: Sequence[str]) -> None:
 
 
 def _report(step: str, allocator_bytes: int) -> None:
-    """Print a step with the bytes that this process counts, and wait."""
     counted = {"step": step, "allocator_bytes": allocator_bytes, "resident_bytes": resident_bytes()}
     sys.stdout.write(json.dumps(counted) + "\n")
     sys.stdout.flush()

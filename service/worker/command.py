@@ -1,8 +1,4 @@
-"""The command `traincost worker`: it claims jobs, runs them in processes of their own, reports progress and results.
-
-It needs only the standard library and httpx. One event loop runs everything and never blocks: runners are called on
-threads, and measurements are processes. So no measurement delays a heartbeat.
-"""
+"""The command `traincost worker`: it claims jobs, runs them in processes of their own, reports progress and results."""
 
 import argparse
 import asyncio
@@ -128,7 +124,6 @@ LONGEST_SHOWN = 300
 WITHOUT_TORCH = "torch_missing"
 
 Record = dict[str, Any]
-"""A ProbeRecord as JSON."""
 
 
 async def run_launch_check(context: JobContext) -> JobResult:
@@ -203,7 +198,6 @@ MOST_CACHED_SWEEPS = 4
 """Most cached sweeps; each is downloaded once for all its shards. Source: a choice; some megabytes each."""
 
 _sweeps: dict[str, bytes] = {}
-"""Cached sweeps by id; their content never changes."""
 
 
 async def run_sweep_shard(context: JobContext) -> JobResult:
@@ -239,7 +233,6 @@ WORK: dict[str, Work] = {
     "launch-check": run_launch_check,
     SWEEP: run_sweep_shard,
 }
-"""The function of each kind of job."""
 
 
 def work_of(capabilities: Mapping[str, Any]) -> dict[str, Work]:
@@ -252,7 +245,6 @@ def work_of(capabilities: Mapping[str, Any]) -> dict[str, Work]:
 
 
 CONNECT_SECONDS = 10.0
-"""Longest wait for a connection."""
 ANSWER_SECONDS = 60.0
 """Longest wait for each part of a response, beyond the requested poll."""
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.25, 5.0
@@ -534,7 +526,6 @@ class ClaimLoop:
     async def _result_of(
         self, context: JobContext, heartbeats: "asyncio.Task[Literal['cancel', 'lost']]"
     ) -> JobResult | None:
-        """The result of a job; None if the lease is lost first."""
         work = asyncio.create_task(self._run_work(context))
         stop = asyncio.create_task(self.stopping.wait())
         waited = {work, heartbeats, stop}
@@ -609,7 +600,6 @@ class ClaimLoop:
 
 
 async def _cancel(*tasks: "asyncio.Task[Any] | asyncio.Future[Any]") -> None:
-    """Cancel tasks, and wait until they have cleaned up."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -639,7 +629,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _log_format() -> LogFormat:
-    """Format of log lines; this process reads its own settings."""
     name = os.environ.get("TRAINCOST_LOG_FORMAT") or "text"
     log_format = next((known for known in FORMATS if known == name), None)
     if log_format is None:

@@ -460,7 +460,6 @@ def cpu_instructions(text: str) -> tuple[str, ...]:
 
 
 def _cpu_field(text: str, name: str) -> str:
-    """A field of the first processor in /proc/cpuinfo; empty where it is missing."""
     rows = (line.partition(":") for line in text.splitlines())
     return next((value.strip() for key, _, value in rows if key.strip() == name), "")
 

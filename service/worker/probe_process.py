@@ -126,7 +126,6 @@ def _result(
 
 
 def _reason(error: Exception) -> str:
-    """Why a probe failed, with the remedy where it is known."""
     message = str(error).strip().partition("\n")[0]
     if is_out_of_memory(error):
         return f"out of memory: {message}; ask for a smaller micro-batch or sequence, or for a device with more memory"

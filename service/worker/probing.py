@@ -1,9 +1,4 @@
-"""Toolkit of probes: context and result, random inputs of kernels, timing with cold caches, and groups of ranks.
-
-All cases of a probe run in rotation: a temporary slowdown of the machine affects one repeat of each, and the median
-excludes it. Before every repeat a buffer larger than the caches is read, because in training other kernels have just
-run. Inputs are random: a GPU that multiplies zeros draws less power and keeps a higher clock.
-"""
+"""Toolkit of probes: context and result, random inputs of kernels, timing with cold caches, and groups of ranks."""
 
 import math
 import os
@@ -17,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from service.calibration.records import ALLOWED_ERROR_FRACTIONS, LeftOutCode, Measurement
+from service.calibration.records import ALLOWED_ERROR_FRACTIONS, LeftOutCode, Measurement, quantile
 from service.errors import TraincostError
 from service.worker.supervisor import STARTED_BY
 
@@ -340,18 +335,11 @@ def measurement(
         shape=dict(shape),
         quantity=quantity,
         value=statistics.median(ordered),
-        low=_quantile(ordered, 0.1),
-        high=_quantile(ordered, 0.9),
+        low=quantile(ordered, 0.1),
+        high=quantile(ordered, 0.9),
         repeats=len(ordered),
         relative_error_fraction=relative_error_fraction,
     )
-
-
-def _quantile(ordered: Sequence[float], fraction: float) -> float:
-    position = fraction * (len(ordered) - 1)
-    below = math.floor(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
 FORMATS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn"}

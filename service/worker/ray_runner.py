@@ -125,7 +125,6 @@ class RayProbe:
             time.sleep(POLL_SECONDS)
 
     def _wait_until(self, is_ready: Callable[[], bool]) -> None:
-        """Wait for a result, unless the task is cancelled."""
         while not is_ready():
             if self._stop.is_set():
                 raise Stopped

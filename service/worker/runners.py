@@ -24,7 +24,6 @@ PROBE_PROCESS = "service.worker.probe_process"
 """The module that runs a probe: it takes a task's file and a folder, and writes record.json there."""
 
 RECORD, PROGRESS, TASK = "record.json", "progress.json", "task.json"
-"""Files of a task's folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,7 +57,6 @@ def main(words: Sequence[str]) -> int:
 
 
 def _watch(process: "subprocess.Popen[bytes]", signals: int) -> None:
-    """Wait until the command ends, its grace period is over, or the worker is gone."""
     deadline = float("inf")
     while process.poll() is None:
         left_seconds = deadline - time.monotonic()
@@ -95,7 +94,6 @@ def _control(option: int, value: int) -> None:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> int:
-    """Kill the command and all descendants, also those outside its session. Return the command's exit code."""
     deadline = time.monotonic() + GONE_SECONDS
     _signal_session(process, signal.SIGKILL)
     try:
@@ -127,7 +125,6 @@ def _signal_session(process: "subprocess.Popen[bytes]", number: signal.Signals) 
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    """Descendants of a process by /proc; none on systems without it."""
     children_of: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,9 +1,4 @@
-"""Authorization by keys, tokens and share links, decided in memory before a route runs.
-
-A route declares its scope where it declares its operation (`requires`); without one, GET reads and others change.
-A change writes its audit entry in its own transaction. A denied change has none: a background thread writes its entry a
-moment later, so that no rejection waits for the database.
-"""
+"""Authorization by keys, tokens and share links, decided in memory before a route runs."""
 
 import re
 from collections import deque
@@ -27,7 +22,6 @@ from service.store.keys import UNRESTRICTED, ApiKey, Caller, KeyRing, Scope
 from service.store.requests import AuditedCall, AuditEntry, AuditOutcome, set_audited_call, store_entries
 
 AUDITED_CALL = "audited_call"
-"""Name of the audited call in the request state."""
 
 OUTCOME_OF_STATUS: Mapping[int, AuditOutcome] = {403: "forbidden", 404: "not_found", 409: "conflict", 412: "stale"}
 """Audited rejections by status: those about permissions and state, not malformed requests."""
@@ -134,10 +128,8 @@ def required_scope(request: Request) -> Scope | None:
 
 
 CALLER = "caller"
-"""Name of the caller in the request state."""
 
 GRANT = "admitted"
-"""Name of the grant in the request state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +155,6 @@ async def _caller(request: Request) -> Caller:
 
 
 CallerDep = Annotated[Caller, Depends(_caller)]
-"""Route argument: the caller, for what has an owner."""
 
 CHALLENGE = 'Bearer realm="traincost"'
 

@@ -1,8 +1,4 @@
-"""Credentials of a request: a bearer key or token, a key or a signed share link in the query, and the signatures.
-
-The middleware removes them from the query first, so they appear in no ETag, question or error. A signature covers the
-scheme, the scenario, the id of the link and its end; links of earlier versions have no id.
-"""
+"""Credentials of a request: a bearer key or token, a key or a signed share link in the query, and the signatures."""
 
 import re
 from base64 import urlsafe_b64encode
@@ -27,7 +23,6 @@ IN_QUERY: Mapping[str, re.Pattern[str]] = {
 """Paths that accept a credential in the query, by parameter."""
 
 PRESENTED = "presented"
-"""Name of the credentials in the request state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +72,6 @@ class Credentials:
 
 
 def _bearer(scope: Scope) -> str | None:
-    """The token of the Authorization header of RFC 6750."""
     for name, value in scope["headers"]:
         if name == b"authorization":
             scheme, _, token = value.decode("latin-1").partition(" ")

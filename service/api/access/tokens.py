@@ -1,11 +1,4 @@
-"""OpenID Connect tokens, verified in memory, and the keys of their issuer.
-
-Signature, issuer, audience and time are checked by PyJWT, with algorithms that a setting allows and that have a public
-key: what a token says of its own algorithm never turns a public key into a secret.
-
-A known signing key costs no wait, whatever happens to the issuer. An unknown one is fetched once for all who ask,
-and again after some seconds at the earliest, so forged tokens cannot make the service ask more often.
-"""
+"""OpenID Connect tokens, verified in memory, and the keys of their issuer."""
 
 import json
 import logging
@@ -40,7 +33,6 @@ MOST_BYTES = 1 << 20
 """Longest JWK set. Source: a choice; a thousand keys take less."""
 
 KEY_TYPES = frozenset({"RSA", "EC", "OKP"})
-"""Key types (kty) with a public part."""
 
 RETRY_AFTER = {"Retry-After": str(int(APART_SECONDS))}
 
@@ -183,7 +175,6 @@ class JwtVerifier:
         return Identity(caller, scopes, token_end_seconds=float(claims["exp"]))
 
     def _read_header(self, token: str) -> tuple[str, str]:
-        """Algorithm and key id in the unverified header of a token."""
         if len(token) > LONGEST:
             raise InvalidToken(UNREADABLE)
         try:

@@ -1,7 +1,4 @@
-"""Size and time limits of request bodies, and the memory budget that all bodies share.
-
-No body is read before the caller is authenticated, so that unauthenticated callers cannot fill memory.
-"""
+"""Size and time limits of request bodies, and the memory budget that all bodies share."""
 
 import asyncio
 import re

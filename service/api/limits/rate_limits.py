@@ -1,12 +1,4 @@
-"""Rate limits per caller: a long-run rate, with bursts for all cells of a sheet.
-
-A process counts alone in memory, or together with its replicas in Redis (`shared_limits.py`). The count of a caller is
-a leaky bucket, stored as the time at which it is empty: each request moves that time ahead, and exceeds the limit where
-it would be further ahead than a full bucket takes to leak (the generic cell rate algorithm).
-
-The first question of a request counts before its route runs. The route counts the others after it has read them and
-before it answers any.
-"""
+"""Rate limits per caller: a long-run rate, with bursts for all cells of a sheet."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -253,7 +245,6 @@ def is_loopback(host: str) -> bool:
 
 
 QUOTA = "quota"
-"""Name of the quota in the request state."""
 
 
 async def count_request(request: Request, quota: Quota | None) -> None:

@@ -1,8 +1,4 @@
-"""Rate limits that replicas share in Redis; without Redis each replica counts alone.
-
-The clock of Redis counts, so those of the replicas need not agree. The first request during an outage of Redis waits
-for ANSWER_SECONDS at most. The next ones do not wait: a background task pings Redis until it answers again.
-"""
+"""Rate limits that replicas share in Redis; without Redis each replica counts alone."""
 
 import asyncio
 import logging

@@ -1,7 +1,4 @@
-"""Keys of a config.json, checked, with transformers' defaults, and the keys that were not read.
-
-A key that is absent takes the value that transformers gives it for the config's type (`defaults.json`).
-"""
+"""Keys of a config.json, checked, with transformers' defaults, and the keys that were not read."""
 
 import json
 from collections.abc import Mapping

@@ -1,11 +1,4 @@
-"""Import of a Hugging Face config.json: the model, assumptions, and warnings of keys without effect.
-
-A row of `architectures.json` states under which keys the type has the fields of a Model (`keys`; a field of `reads`
-without a key of its own has its own name), which fields the type's code fixes whatever the config has (`fixed`), which
-values can be expressed (`demands`), which functions of `rules.py` read the rest of its keys, with their arguments
-(`rules`), and which keys of the architecture change nothing in this type (`without_effect`). A row that is a name is
-another type's row. Read in the classes of transformers, see `defaults.json`.
-"""
+"""Import of a Hugging Face config.json: the model, assumptions, and warnings of keys without effect."""
 
 import json
 import re
@@ -174,7 +167,6 @@ def _fix(model_type: str, config: Mapping[str, Any]) -> str:
 
 
 PATH = "model.hf_config"
-"""Path of a config in a question."""
 
 MOST_NAMED = 8
 """Unread keys that a warning names."""
@@ -255,7 +247,6 @@ def _model_type(config: Mapping[str, Any], path: str) -> str:
 
 
 def _text_part(config: Mapping[str, Any], model_type: str) -> tuple[Mapping[str, Any], str, str]:
-    """The config of the language model inside the config of a larger one."""
     if model_type not in TEXT_PARTS and model_type not in architectures():
         raise Refused(refusal_of_type(model_type, config, PATH))
     inner, path = config.get("text_config"), f"{PATH}.text_config"

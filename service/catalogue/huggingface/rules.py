@@ -1,7 +1,4 @@
-"""Layers, token mixers and experts by the many ways in which configs describe them.
-
-Each function reads the keys of its model types and returns Model fields; `architectures.json` names those of a type.
-"""
+"""Layers, token mixers and experts by the many ways in which configs describe them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
@@ -261,7 +258,6 @@ def shared_experts_of(key: str, least: int = 0) -> Builder:
 
 
 def _in_every_layer(config: Config, key: str) -> int | None:
-    """A number that may be a list with the same number for each layer."""
     if not isinstance(config.values.get(key), list):
         return config.whole_or_none(key)
     numbers = {*(config.wholes(key) or ())}
@@ -272,7 +268,6 @@ def _in_every_layer(config: Config, key: str) -> int | None:
 
 
 def _listed(config: Config) -> Fields | None:
-    """`mlp_layer_types` of each layer."""
     config.understood.add("mlp_layer_types")
     if not config.values.get("mlp_layer_types"):
         return None

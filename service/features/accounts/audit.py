@@ -52,7 +52,6 @@ class AuditRecord(Documented):
 
 
 COLUMNS: tuple[Column, ...] = columns_of(AuditRecord)
-"""Columns of the list, the key first."""
 
 
 def listed_audit(engine: Engine) -> Listed:

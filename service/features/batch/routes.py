@@ -1,8 +1,4 @@
-"""POST /v1/batch: up to a thousand questions, each answered or refused as by its own route.
-
-A compute process answers one part of the questions at a time, and the next part once those answers are sent: a slow
-client occupies no process, and a disconnect ends the rest.
-"""
+"""POST /v1/batch: up to a thousand questions, each answered or refused as by its own route."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 

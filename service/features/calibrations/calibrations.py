@@ -1,9 +1,4 @@
-"""Calibrations: their lists, their promotion, and their drift.
-
-A calibration takes effect, for its owner or for everyone, once its held-out errors are below those of the one before.
-What is in effect for a GPU is a row of the catalogue that changes like any other: every replica sees it, `rev` reads
-the state before, and equal rows have equal digests.
-"""
+"""Calibrations: their lists, their promotion, and their drift."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -72,7 +67,6 @@ COUNT = Column(
     {"type": "integer", "description": "Measurements that it was fitted on."},
 )
 COLUMNS = (*_WITHOUT_COUNT[:_COUNT_INDEX], COUNT, *_WITHOUT_COUNT[_COUNT_INDEX:])
-"""Columns of the list, the key first."""
 
 
 def listed_calibrations(engine: Engine, caller: Caller) -> Listed:
@@ -231,7 +225,6 @@ def row_of(calibration: Calibration) -> CalibrationRow:
 
 
 def _withdraw(history: History, caller: Caller, calibration: Calibration, before: Calibration | None) -> None:
-    """Remove a calibration from the catalogue, with a replacement or none."""
     if calibration.scope == "everyone" and calibration.status == "promoted" and not caller.sees_all:
         raise ForAdmins(FOR_EVERYONE)
 
@@ -356,7 +349,6 @@ def drift_of(engine: Engine, catalogue: Catalogue, caller: Caller, calibration_i
 def _drift_part(
     probe: str, newer: Sequence[Measured], calibration: Calibration, catalogue: Catalogue, steps: StepPredictor
 ) -> CalibrationDriftPart | None:
-    """Errors of one probe; None if the calibration does not change its predictions."""
     uncalibrated = device_of(newer[0], catalogue)
     gpu = calibrated(uncalibrated, constants_of(calibration))
     pairs = [

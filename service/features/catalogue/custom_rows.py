@@ -1,8 +1,4 @@
-"""Custom rows: an owner's own, which only the owner sees until an admin sets their scope to everyone.
-
-Every function decides inside one transaction, on the rows in the database at that time: of several writers that start
-from one version of a row, the first succeeds and the others are refused as stale.
-"""
+"""Custom rows: an owner's own, which only the owner sees until an admin sets their scope to everyone."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -83,7 +83,6 @@ LISTINGS: Mapping[str, Listing] = {
         RegionRow, _SLUG, lambda view: view.regions.values(), lambda view, name: view.find_region(name).row
     ),
 }
-"""Lists by the name in their path."""
 
 NEWEST_FIRST = "-number"
 

@@ -1,9 +1,4 @@
-"""Import of an owner's prices from a spreadsheet, row by row, in one transaction.
-
-The output of `GET /v1/prices.csv?owner=team` can be imported back: a row equal to a stored one is unchanged, another
-one with its id replaces it, and one with an old revision is refused. A table is parsed before it enters the write
-queue, and classified again only if the catalogue has changed meanwhile: a refused table delays no other change.
-"""
+"""Import of an owner's prices from a spreadsheet, row by row, in one transaction."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

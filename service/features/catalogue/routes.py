@@ -1,8 +1,4 @@
-"""Lists and rows of the catalogue: /v1/models, /v1/gpus, /v1/prices and others, with custom rows.
-
-The catalogue is in memory; only an older version of a row is read from the database. A change passes the write queue,
-runs on a thread, and updates the memory before it answers. A change of a shipped row is 409: no caller may make it.
-"""
+"""Lists and rows of the catalogue: /v1/models, /v1/gpus, /v1/prices and others, with custom rows."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -50,7 +46,6 @@ OwnerText = Annotated[
     ),
 ]
 CREATED = located(201, "Where the row is read.", ETag=ETAG)
-"""Response that creates a row."""
 NOW = "The row as it is now."
 
 
@@ -303,7 +298,6 @@ def import_prices(request: Request, read: ReadImport) -> Response:
 
 
 def _refusal(request: Request, report: price_import.ImportReport) -> Response:
-    """Problem document of a table with wrong rows: the first as errors, all of them in its report."""
     detail = f"{report.failed} of {report.rows} rows are wrong, so none was imported; mend them, or say on_error=skip"
     errors = [asdict(finding) for finding in report.findings]
     return problem_response(request.scope, "refused", detail, errors=errors, report=report)

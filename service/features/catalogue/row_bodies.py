@@ -1,8 +1,4 @@
-"""Bodies of custom rows: the columns of a list, nested into the dataclasses that they describe.
-
-A body has the columns that GET of a row shows, so that a row can be read, edited and sent back. Null means unknown,
-as everywhere; `owner`, `revision` and the `id` of a price are never settable.
-"""
+"""Bodies of custom rows: the columns of a list, nested into the dataclasses that they describe."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +31,6 @@ from service.validation.reading import Parsed, fields_of, read_spec
 Flat = Mapping[str, Any]
 
 NOT_SETTABLE = ("id", "owner", "revision")
-"""Columns that follow from the rest of the row."""
 
 
 def read_row(kind: type, flat: Flat) -> Row:
@@ -82,7 +77,6 @@ def _nested(kind: type, given: Flat) -> dict[str, Any]:
 
 
 def _column_at(kind: type, field: str) -> str:
-    """Column of a problem in the nested row, with the path inside its value."""
     steps = tuple(field.split("."))
     for column in columns_of(kind):
         if steps[: len(column.path)] == column.path:
@@ -109,7 +103,6 @@ def _origin_problems(given: Flat) -> list[Problem]:
 
 
 def _absence_problems(given: Flat) -> list[Problem]:
-    """Problems of a row with neither a model nor a reason for its absence, or with both."""
     is_there = any(name in given for name in columns_below(ModelRow, "model"))
     if is_there and "not_estimated" in given:
         message = "not_estimated says why there is no model, and the columns of one are given"
@@ -183,7 +176,6 @@ def without_derived(kind: type, stored: Mapping[str, Any], edited: Mapping[str, 
 
 
 def _derived(kind: type, stored: Mapping[str, Any]) -> set[str]:
-    """Columns of a row that have their derived values."""
     names, derived_names = tuple(DERIVED.get(kind, ())), set[str]()
     for place, name in enumerate(names):
         absent = {*derived_names, *names[place:]}
@@ -341,7 +333,6 @@ REQUIRED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "rate-cards": ("slug", "rates"),
     "regions": ("slug", "grid_kg_co2e_per_kwh"),
 }
-"""Columns that a custom row requires; every other has a default, is derived, or may be unknown."""
 
 
 @dataclass(frozen=True)

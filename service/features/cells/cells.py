@@ -1,8 +1,4 @@
-"""One spreadsheet cell: one number of an answer, in the requested unit and notation.
-
-Beside the flat question stand `num` (e, . or ,), `unit`, `dec` (the decimal mark of the inputs), `on_error` (problem,
-text or blank) and `r`, which changes nothing but the URL, so that a sheet can refresh.
-"""
+"""One spreadsheet cell: one number of an answer, in the requested unit and notation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +38,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
 """Values of each option of a cell; each metric takes only units of its dimension."""
 
 REFRESH = "r"
-"""Option that changes nothing but the URL."""
 
 REV = "rev"
 """Catalogue of the cell, already looked up by the caller."""

@@ -1,8 +1,4 @@
-"""GET /v1/cell/{metric}: one number as plain text, for WEBSERVICE, IMPORTDATA and Power Query.
-
-A sheet sends OPTIONS and HEAD before GET for every cell, follows no 308, and shows no body of an error: HEAD computes
-nothing, no route redirects, `on_error` puts errors into cells. Tables are mounted first; no metric has an ending.
-"""
+"""GET /v1/cell/{metric}: one number as plain text, for WEBSERVICE, IMPORTDATA and Power Query."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -60,7 +56,6 @@ FORMS = {
     "getCellTable": SheetForm(CSV_BODY, tables.error_csv),
     "getCellXml": SheetForm(XML, tables.error_xml, "<estimate/>"),
 }
-"""Forms by operation id. getCellReason is not listed: it always answers with text."""
 
 
 def _choice(name: str, description: str) -> Any:
@@ -120,7 +115,6 @@ MetricsQuery = Annotated[
 
 
 def _text(description: str, media_type: str = TEXT_BODY, **more: Any) -> dict[int | str, Any]:
-    """An answer that is one text, for `responses`."""
     return {200: {"description": description, "content": {media_type: {"schema": {"type": "string"}}}, **more}}
 
 
@@ -213,7 +207,6 @@ async def get_cell(
 async def _answered(
     request: Request, parameters: Parameters, answer: Callable[[Catalogue], Awaitable[tuple[str, dict[str, str]]]]
 ) -> Response:
-    """The text of an answer with its headers, or its error in the requested form."""
     form = FORMS[request.scope["route"].unique_id]
     if is_head(request):
         return _head(request, form.media_type)

@@ -1,8 +1,4 @@
-"""Many numbers in one request: a CSV table, or XML for FILTERXML.
-
-The question is given in its flat form, with the options of a cell except `unit`; `metrics` names the numbers. A field
-with several values (`tp=1;2;4`) is swept: one row for each value, or for each pair of values of two fields.
-"""
+"""Many numbers in one request: a CSV table, or XML for FILTERXML."""
 
 import csv
 import io
@@ -27,7 +23,6 @@ from service.validation.flat import ALIASES, LIST_MARK, flat_fields
 from service.validation.json_text import single_line
 
 METRICS = "metrics"
-"""Parameter with the names of the numbers."""
 
 MAIN = (FITS, "parameters.total", *COLUMNS)
 """Default numbers of a table."""

@@ -48,7 +48,6 @@ def _alternatives(
     resolved: Question,
     changes: tuple[Change, ...],
 ) -> tuple[Alternative, ...]:
-    """Alternatives to a job that is not ok, best first."""
     attempts = [(patch, True) for patch in _free_cluster_patches(request)]
     attempts += [(_patch_of(request.question, resolved, one), False) for one in changes if one.verdict != OVER]
     found: list[Alternative] = []
@@ -259,7 +258,6 @@ def _memory_text(found: Answer) -> str:
 
 
 def _reason(found: Answer, exceeded: list[str]) -> str:
-    """Cause of the verdict first, then the totals of the run."""
     memory, totals = [_memory_text(found)], found.totals
     causes = [*exceeded, *memory] if found.verdict == "fits" else [*memory, *exceeded]
     if totals is not None:

@@ -113,7 +113,6 @@ FILES = {
         )
     },
 }
-"""Served files with their parts."""
 
 adapter_router = APIRouter(tags=["adapters"], route_class=StrictRoute)
 

@@ -160,7 +160,6 @@ class ParsedCheck:
 
 
 BESIDE = ("limits", "launch", "free_pool", "deadline_seconds")
-"""Fields beside the question."""
 
 FIELDS_BESIDE = (*BESIDE, *(f"limits.{name}" for name in field_names(Limits)))
 """Fields beside the question, nested ones included."""

@@ -1,8 +1,4 @@
-"""Comparison of one job on many clusters at many prices, as sorted rows.
-
-A wrong request is refused as a whole. A cluster or price that is refused is a row with the reason, and so is a job
-that does not fit.
-"""
+"""Comparison of one job on many clusters at many prices, as sorted rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,10 +37,8 @@ FIRST = (
     "cluster", "gpu", "gpus", "usd_per_gpu_hour", "provider", "region", "price_model", "instance_type", "rate_card",
     "price_as_of", "status", "verdict",
 )  # fmt: skip
-"""Columns before the numbers."""
 
 LAST = ("reason", "errors", "warnings", "assumptions", "id")
-"""Columns after the numbers."""
 
 IN_TABLES = tuple(name for name in LAST if name != "errors")
 """Those of a table, where `reason` has the text of the errors."""

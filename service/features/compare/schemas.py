@@ -116,19 +116,15 @@ class ComparisonRequest(ComparisonOptions):
 
 
 QUESTION, CLUSTERS, PRICES = "question", "clusters", "prices"
-"""The question, and the lists of clusters and prices."""
 
 CHANGED = ("recipe", "layout")
 """Parts of the question that a cluster may override."""
 
 OF_A_CLUSTER = field_names(ComparedCluster)
-"""Fields of an entry that holds more than a cluster."""
 
 COMPARED = (*field_names(ComparisonRequest), *OF_A_CLUSTER)
-"""Fields of a comparison and of its entries."""
 
 BESIDE = field_names(ComparisonOptions)
-"""Fields of a flat comparison beside those of a question."""
 
 LISTS: Mapping[str, str] = {"cluster": CLUSTERS, "price": PRICES}
 """Parts of a question whose fields may repeat, with the list that they make."""
@@ -411,7 +407,6 @@ def _question(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _listed(body: Mapping[str, Any], question: Mapping[str, Any], name: str) -> list[Placed]:
-    """Items of a list, or the single one in the question."""
     one = name.removesuffix("s")
     items = body.get(name)
     if items is None:
@@ -466,7 +461,6 @@ def _idle(place: str) -> Problem:
 
 
 def _read_on_cluster(entry: Entry, question: Mapping[str, Any], catalogue: Catalogue) -> ParsedQuestion:
-    """The question on a cluster, without a price."""
     body = {name: value for name, value in entry.question(question).items() if name != "price"}
     try:
         return read_question(body, catalogue)

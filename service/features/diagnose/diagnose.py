@@ -42,7 +42,6 @@ LEAST_MATCHED_BYTES = 2 * MIDDLE_SEGMENT_BYTES
 SCORES = "scores of all pairs of tokens in one layer's attention"
 
 FP32_BYTES = 4.0
-"""Bytes of fp32."""
 
 
 def segment_bytes(tensor_bytes: float) -> float:
@@ -155,7 +154,6 @@ def likeliest_hypothesis(base: Question, oom: Said, needed_bytes: float, own: Hy
 
 
 def _legal(candidates: Iterable[tuple[Supposition, Question]], oom: Said) -> Iterator[Hypothesis]:
-    """Hypotheses that break no rule."""
     for difference, question in candidates:
         with suppress(Refused):
             yield evaluate_hypothesis(question, oom, difference)
@@ -370,7 +368,6 @@ def _point(best: Hypothesis, oom: Said, needed: float | None) -> Point | None:
 
 
 def _lines(own: Hypothesis, best: Hypothesis, point: Point, needed: float | None) -> tuple[ComparedLine, ...]:
-    """Each line with its predicted and likely bytes, and the unexplained rest."""
     place = best.peak_stage.points.index(point)
     likely = dict(zip(best.peak_stage.kinds, point.series_bytes, strict=True))
     same = [one for one in own.peak_stage.points if (one.step, one.moment) == (point.step, point.moment)]

@@ -184,7 +184,6 @@ def _amounts(kind: MessageKind, numbers: Mapping[str, SaidNumber], moment: Momen
 _AMOUNTS = tuple(
     name for name, kind in Said.__annotations__.items() if name.endswith("_bytes") and type(None) in get_args(kind)
 )
-"""Amounts that a message may state."""
 
 Message = Annotated[str, Len(0, LONGEST_MESSAGE)]
 
@@ -200,7 +199,6 @@ class DiagnoseRequest(QuestionRequest):
 
 
 BESIDE = tuple(name for name in field_names(DiagnoseRequest) if name not in PARTS)
-"""Fields beside the question."""
 
 
 def read_report(body: Mapping[str, Any]) -> Said:

@@ -155,7 +155,6 @@ def _item(items: list[Any], step: str) -> Any:
 
 
 def _needs(path: Path, answer: Answer) -> list[Problem]:
-    """Missing inputs for the number at a path."""
     resolved = answer.resolved
     absent = {
         "training_tokens": resolved.recipe.training_tokens is None,

@@ -1,11 +1,4 @@
-"""POST and GET of /v1/estimates, /v1/memory, /v1/flops and /v1/gpu-hours: one question, answered whole or in part.
-
-POST /v1/memory?method= answers as another tool would.
-
-The routes are asynchronous because an answer takes a millisecond or two of pure computation. The catalogue is in
-memory, and no route here waits for the database: only an earlier catalogue that was not requested lately is read from
-there, on another thread.
-"""
+"""POST and GET of /v1/estimates, /v1/memory, /v1/flops and /v1/gpu-hours: one question, answered whole or in part."""
 
 from dataclasses import dataclass
 from functools import partial

@@ -1,8 +1,4 @@
-"""Questions as files of launchers and frameworks, and such files as questions.
-
-A JSON answer holds the file and lists the fields that it cannot express. As text/plain the file comes alone, and a
-header lists those fields. Callers send a file to import as text or in a JSON object.
-"""
+"""Questions as files of launchers and frameworks, and such files as questions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

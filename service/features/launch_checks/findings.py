@@ -1,8 +1,4 @@
-"""Findings of a launch check and its verdict, computed and stored in the transaction that ends its job.
-
-go: every measurement is as predicted or better, and the job fits. no-go: the job will fail, or waste most of its
-cost. caution: everything between, and everything that could not be compared.
-"""
+"""Findings of a launch check and its verdict, computed and stored in the transaction that ends its job."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -351,7 +347,6 @@ def plan_from_json(plan: Mapping[str, Any]) -> LaunchPlan:
 
 
 CARRIED_OVER = ("rates measured alone on this device stand for every GPU of the cluster, inside steps too",)
-"""Assumptions of a new estimate."""
 
 
 def outlook_of(question: Question) -> Outlook:
@@ -371,7 +366,6 @@ def outlook_of(question: Question) -> Outlook:
 
 
 LAUNCH_CHECK = "launch-check"
-"""Kind of a launch check's job."""
 
 _RECORDS = tuple[ProbeRecord, ...]
 

@@ -12,7 +12,6 @@ SWEEP_SHARD = "sweep-shard"
 """Kind of jobs that compute shards of sweeps."""
 
 ROWS_FILE = "rows.parquet"
-"""Result file of a shard."""
 
 
 def refuse_unfinished(connection: Connection, job: Job) -> None:

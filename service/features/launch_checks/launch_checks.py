@@ -40,10 +40,8 @@ ALIVE_SECONDS = 120.0
 UNKNOWN_CHECK = f"there is no launch check of this id; GET {PATH} lists the ids"
 
 TRACE = "trace.json.gz"
-"""Name of the profile's file."""
 
 COLUMNS: tuple[Column, ...] = tuple(sorted(columns_of(LaunchCheckRow), key=lambda column: column.name != "id"))
-"""Columns of the list, the key first."""
 
 _MISSING_TRACE = {"succeeded": "none was made, or it was removed after TRAINCOST_KEEP_JOB_FILES_DAYS"}
 """Reasons for a missing trace by status, where the status alone does not explain it."""

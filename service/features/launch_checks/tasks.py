@@ -105,7 +105,6 @@ def _unmeasured(workload: Workload, shape: LayerShape) -> str | None:
 
 
 def _entries(resolved: ResolvedQuestion, target: Target) -> list[dict[str, Any]]:
-    """Kernels of the attention task, the kernel of the job first."""
     workload, layout = resolved.workload, resolved.question.layout
     ranks = layout.tensor * (layout.context if layout.context_method == "ulysses" else 1)
     heads, key_heads = (
@@ -152,7 +151,6 @@ def forward_flop(entry: Mapping[str, Any]) -> float:
 NORMS: Mapping[str, str] = {
     "rmsnorm": "rms_norm", "layernorm": "layer_norm", "layernorm_no_bias": "layer_norm", "nonparametric": "layer_norm",
 }  # fmt: skip
-"""Names of norms in probes."""
 
 PASSES: Mapping[str, tuple[float, float]] = {
     "rms_norm": (2, 4), "layer_norm": (2, 4), "silu_mul": (3, 5), "gelu": (2, 3), "cross_entropy": (2, 2),
@@ -570,7 +568,6 @@ def _plan_probe(probe: ProbeName, sized: SizedQuestion, target: Target, seconds:
 
 
 def _plan_items(probe: ProbeName, resolved: ResolvedQuestion, target: Target, seconds: float) -> ProbePlan:
-    """Plan a probe that measures the items that fit."""
     list_name, source = ITEM_PROBES[probe]
     items, unmeasured = source(resolved, target)
     selected, repeats, left_out = _select(probe, items, target, seconds)

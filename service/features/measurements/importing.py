@@ -98,7 +98,6 @@ def parse_moment(text: str | None) -> datetime:
 
 
 def _faults(record: ProbeRecord) -> list[tuple[str, str, str, str]]:
-    """Unreadable parts of a record: field, code, message, fix."""
     if record.measurements and record.environment is None:
         message = "the record has no environment, so its measurements cannot be compared with others"
         return [("environment", "required", message, "give the environment that the worker wrote")]

@@ -216,7 +216,6 @@ def _columns() -> Iterator[Column]:
 
 
 COLUMNS = tuple(_columns())
-"""Columns of the list, the key first."""
 
 
 def listed_measurements(engine: Engine, caller: Caller) -> Listed:

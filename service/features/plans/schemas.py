@@ -18,9 +18,7 @@ from service.validation.questions import ParsedQuestion, read_question
 from service.validation.reading import field_names, read_spec
 
 MOST_PLANS = 100
-"""Most plans in an answer, each with its full estimate."""
 MOST_CLUSTERS = 16
-"""Most clusters of a request."""
 MOST_MACHINES = 64
 """Most combinations of a cluster and a number of GPUs in a request."""
 
@@ -190,7 +188,6 @@ def constraints_of(parts: Mapping[str, Any]) -> tuple[dict[str, tuple[Any, ...]]
 
 
 def _values(part: str, spec: type, name: str, given: Any) -> tuple[Any, ...]:
-    """Parse the one value or the listed values of a field."""
     values = given if isinstance(given, list) and name not in VALUE_IS_A_LIST else [given]
     if not 1 <= len(values) <= MOST_VALUES:
         field, fix = f"{part}.{name}", f"list 1 to {MOST_VALUES}, or leave it out"
@@ -271,13 +268,6 @@ def _why_not(given: Any, question: Question) -> Question | None:
     if unknown:
         raise Refused(*(unknown_field("why_not", name, {*SEARCHED}, "why_not") for name in unknown))
     layout = read_spec(Layout, given.get("layout", {}), "why_not.layout")
-    names, recipe_fields = SEARCHED["recipe"][1], given.get("recipe", {})
-    place = "why_not.recipe"
-    if not isinstance(recipe_fields, Mapping):
-        raise Refused(not_an_object(place, names))
-    other = [name for name in recipe_fields if name not in names][:MOST_PROBLEMS]
-    if other:
-        raise Refused(*(unknown_field(place, name, {*names}, "why_not") for name in other))
-    chosen = read_spec(Recipe, {"sequence_length": 1, **recipe_fields}, place)
+    chosen = read_spec(ChosenRecipe, given.get("recipe", {}), "why_not.recipe")
     recipe = replace(question.recipe, micro_batch=chosen.micro_batch, recompute=chosen.recompute)
     return replace(question, layout=layout, recipe=recipe)

@@ -84,7 +84,6 @@ def _nearest(question: Question, result: Plans) -> PlanRow | None:
 
 
 def _gpus(result: Plans) -> int:
-    """GPUs of the smallest layout."""
     layout = result.smallest.layout if result.smallest else Layout()
     return (layout.data or 1) * layout.tensor * layout.context * layout.pipeline
 

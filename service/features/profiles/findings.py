@@ -3,14 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from service.answers.profiles import ComparedPart, ProfileFinding, ProfileFindingKind
+from service.answers.profiles import ComparedPart, ProfileFinding
 from service.calibration.profiles import Profile
 from service.units import SECONDS, in_units
 
 LEAST_FRACTION = 0.02
 """Share of the step from which something is worth a finding. Source: a choice; steps vary by about as much."""
 LONGEST_NAME = 64
-"""Characters of a name in a message."""
 
 FUSED = re.compile("flash|fmha|attention|sdpa|mem_eff", re.IGNORECASE)
 """Names of fused kernels of attention. Source: torch 2.13, FlashAttention, cuDNN."""
@@ -28,7 +27,6 @@ def findings_of(profile: Profile, compared: Sequence[ComparedPart], kernel: str 
 
 
 def _losses(profile: Profile) -> Iterator[ProfileFinding]:
-    """Time that the trace itself shows to be lost."""
     step, seconds = profile.step, {part.kind: part.seconds for part in profile.parts}
     yield ProfileFinding(
         kind="waiting_for_data",
@@ -79,41 +77,35 @@ def _gap_seconds(profile: Profile, kind: str) -> float:
     return sum(gap.seconds for gap in profile.gaps if gap.kind == kind)
 
 
-SLOWER: Mapping[str, tuple[ProfileFindingKind, str, str]] = {
+SLOWER: Mapping[str, tuple[str, str]] = {
     "gemm": (
-        "gemm",
         "matrix products take",
         "check the number format of the kernels (fp32 where bf16 is meant), the clock and power limit of the GPU, and "
         "sizes that are no multiples of 64; a launch check measures the products, a calibration learns from them",
     ),
     "attention": (
-        "attention",
         "attention takes",
         "check which kernel runs, and set recipe.attention to it; sliding windows and documents need a kernel that "
         "skips masked blocks",
     ),
     "elementwise": (
-        "elementwise",
         "norms, activations, casts and the loss take",
         "fuse them: torch.compile, Liger kernels, fused norms and cross entropy; or state in recipe.stack what is not",
     ),
     "optimizer": (
-        "optimizer",
         "the optimizer takes",
         "use its fused form, e.g. AdamW(fused=True); gradient clipping in a loop over tensors counts here too",
     ),
     "exposed_communication": (
-        "exposed_communication",
         "exposed communication, in which a rank also waits for others, takes",
         "compare traces of several ranks: where one computes longer, the others wait; else run nccl-tests and set "
         "cluster.inter_node_bytes_per_s to what the network gives",
     ),
 }  # fmt: skip
-"""ProfileFinding, words and fix of a part that takes longer than predicted; idle time and copies have their own."""
+"""Words and fix of a part that takes longer than predicted; idle time and copies have their own."""
 
 
 def _differences(profile: Profile, compared: Sequence[ComparedPart], kernel: str | None) -> Iterator[ProfileFinding]:
-    """Parts that differ from their prediction."""
     longest = {part.kind: part.longest or "" for part in profile.parts}
     for part in compared:
         is_fused = part.kind != "attention" or kernel in (None, "eager") or FUSED.search(longest.get("attention", ""))
@@ -123,10 +115,10 @@ def _differences(profile: Profile, compared: Sequence[ComparedPart], kernel: str
             lost = max(part.measured_seconds - part.predicted_seconds, part.predicted_seconds)
             yield ProfileFinding(kind="attention", seconds=lost, message=message, fix=fix)
         elif part.difference_seconds > 0 and part.kind in SLOWER:
-            kind, words, fix = SLOWER[part.kind]
+            words, fix = SLOWER[part.kind]
             most = f", most of it in {longest[part.kind][:LONGEST_NAME]}" if longest.get(part.kind) else ""
             message = f"{words} {_s(part.measured_seconds)}{most}, and {_s(part.predicted_seconds)} are predicted"
-            yield ProfileFinding(kind=kind, seconds=part.difference_seconds, message=message, fix=fix)
+            yield ProfileFinding(kind=part.kind, seconds=part.difference_seconds, message=message, fix=fix)
         elif part.difference_seconds < 0:
             name = part.kind.replace("_", " ")
             message = f"{name} takes {_s(part.measured_seconds)}, and {_s(part.predicted_seconds)} are predicted"

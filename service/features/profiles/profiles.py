@@ -29,7 +29,6 @@ MEASURED: Mapping[str, ComparedKind] = {
     "waiting_for_data": "idle",
     "idle": "idle",
 }  # fmt: skip
-"""Compared part of each part of a profile."""
 
 PREDICTED: Mapping[str, ComparedKind] = {
     "gemm": "gemm",
@@ -110,7 +109,6 @@ def _predicted(profiled: Profile, parsed: ParsedQuestion, catalogue: Catalogue, 
 
 
 def _compared(profiled: Profile, estimate: Answer) -> Iterator[ComparedPart]:
-    """The parts of a step, measured and predicted."""
     parts = {part.kind: part.seconds for part in estimate.step.parts}
     repeated = {kind: parts.get(kind, 0.0) for kind in REPEATED}
     recompute = estimate.resolved.recipe.recompute

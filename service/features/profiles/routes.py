@@ -93,7 +93,6 @@ async def create_profile(
 
 
 def _question(text: str | None, flat: Parameters) -> Any:
-    """The body of the question in the query; None without one."""
     if text is None:
         return body_of_flat(flat) if flat else None
     if flat:

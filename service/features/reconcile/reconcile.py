@@ -251,7 +251,6 @@ MOST_ESTIMATES = 1_000
 each estimate is recomputed in a millisecond."""
 
 Predict = Callable[[str], Prediction | None]
-"""Prediction by estimate id."""
 
 
 def reconcile(

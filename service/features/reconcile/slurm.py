@@ -455,7 +455,6 @@ REASONS: dict[Reason, tuple[str, str]] = {
         "ask the service whose hook checked them; it keeps the questions of checks for 400 days",
     ),
 }
-"""Message and fix of each reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -567,7 +566,6 @@ def jobs_by_estimate(jobs: Iterable[FinishedJob]) -> dict[str, list[FinishedJob]
 
 
 def _components(records: Sequence[SlurmRecord]) -> list[list[SlurmRecord]]:
-    """The attempts of each component, in order."""
     by_component: dict[str, list[SlurmRecord]] = {}
     for record in records:
         by_component.setdefault(record.job_id, []).append(record)

@@ -1,8 +1,4 @@
-"""Budget workbooks: the fields of a question on one sheet, its numbers as live formulas on another.
-
-A change of a field recalculates every number. `rev` pins the catalogue, so that numbers change only with the fields. A
-cell without a number shows the reason.
-"""
+"""Budget workbooks: the fields of a question on one sheet, its numbers as live formulas on another."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -96,7 +92,6 @@ METRICS = (
     "total_flop", "step_seconds", "tokens_per_s_per_gpu", "mfu_fraction", "gpu_hours", "days", "cost_usd",
     "energy_kwh", "carbon_kg_co2e",
 )  # fmt: skip
-"""Metrics of a budget, named as in cells."""
 
 EXAMPLE = (
     ("model", "llama-3.1-8b"), ("sequence_length", "8192"), ("global_batch", "512"), ("training_tokens", "2e11"),

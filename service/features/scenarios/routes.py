@@ -1,8 +1,4 @@
-"""Named questions with their answers, in all of their revisions; their share links and budget workbooks.
-
-These routes reach the database, so they run in threads; those that write pass the write queue first. The paths of
-workbooks are mounted before /v1/scenarios/{id}; no id has a file ending.
-"""
+"""Named questions with their answers, in all of their revisions; their share links and budget workbooks."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated
@@ -120,7 +116,6 @@ async def _change(caller: CallerDep, scenario_id: ScenarioId, is_current: IfMatc
 
 
 Change = Annotated[ScenarioChange, Depends(_change)]
-"""Route argument: the scenario to change and its revision."""
 
 
 @router.post(

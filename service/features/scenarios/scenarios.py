@@ -1,10 +1,4 @@
-"""Scenarios: named questions, each stored with its answer, and the links that show one without a key.
-
-A stored answer is never computed again: a scenario has the versions of its answer, and a change of its name or note
-alone keeps the answer. The signature of a link covers the scheme, the scenario, the id of the link and its end; the row
-of the id says whether it was revoked. Links of earlier versions have no id: they hold until they expire, or until all
-are revoked at once.
-"""
+"""Scenarios: named questions, each stored with its answer, and the links that show one without a key."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -92,7 +86,6 @@ SCENARIO_ID = re.compile(r"scn_[A-Za-z0-9_-]{22}")
 """Pattern of ids; any other id is not found without a query."""
 
 COLUMNS: tuple[Column, ...] = tuple(sorted(columns_of(Scenario), key=lambda column: column.name != "id"))
-"""Columns of the list, the key first."""
 
 
 @dataclass(frozen=True, slots=True)

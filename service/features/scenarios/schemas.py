@@ -14,7 +14,6 @@ from service.validation.question_parts import QuestionPatch, QuestionRequest
 from service.validation.reading import field_names
 
 QUESTION = "question"
-"""Field with the body of POST /v1/estimates."""
 
 MOST_DAYS = 366
 """Longest validity of share links."""
@@ -39,7 +38,6 @@ class ScenarioRequest:
 
 
 FIELDS = field_names(ScenarioRequest)
-"""Fields of a scenario."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +81,8 @@ class ScenarioLinks(Documented):
 SUMMARY = (
     "gpu", "gpus", "verdict", "device_peak_bytes", "usable_bytes", "step_seconds", "gpu_hours", "cost_usd",
 )  # fmt: skip
-"""Summary fields of a shown scenario."""
 VERSIONS = ("formulas", "catalogue", "calibration")
-"""Version fields of a shown scenario."""
 HEAD = tuple(name for name in field_names(Scenario) if name not in {*SUMMARY, *VERSIONS})
-"""Fields at the top level of a shown scenario."""
 
 ShownScenario = Annotated[
     Any,
@@ -111,4 +106,3 @@ ShownScenario = Annotated[
         },
     ),
 ]
-"""A scenario as a resource."""

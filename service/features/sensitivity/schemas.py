@@ -51,7 +51,6 @@ class SensitivityRequest:
 
 
 SENSITIVITY_FIELDS = field_names(SensitivityRequest)
-"""Fields of the body."""
 
 
 def read_sensitivity(body: Mapping[str, Any]) -> SensitivityRequest:

@@ -1,7 +1,4 @@
-"""Sensitivity: one row for each value of a varied field, and one for the unchanged question.
-
-An invalid request is refused as a whole; a refused value gets a row with the reason.
-"""
+"""Sensitivity: one row for each value of a varied field, and one for the unchanged question."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,10 +20,8 @@ from service.validation.questions import read_question
 from service.validation.reading import to_wire
 
 FIRST: Final = ("values", "varied", "status", "verdict")
-"""Fields of a row before its numbers."""
 
 LAST: Final = ("ratios", "reason", "errors", "warnings", "id")
-"""Fields of a row after its numbers."""
 
 Variations = MetricTable[SensitivityAnswer]
 """The unchanged question, then one row a value, in request order."""
@@ -107,7 +102,6 @@ class _Base:
 
 
 def _own_value(question: Mapping[str, Any], resolved: Mapping[str, Any], name: str) -> Any:
-    """A field's value in the question, given or default."""
     path = variable_fields()[name]
     given = value_at(question, path)
     return value_at(resolved, path) if given is None else given
@@ -134,7 +128,6 @@ def _varied_row(
     whole: Mapping[str, Any] | None = None,
     problems: Sequence[Problem] = (),
 ) -> VariedRow:
-    """Row of an answered or refused question."""
     numbers = {} if whole is None else {name: number_in(metric, whole) for name, metric in base.metrics.items()}
     ratios = {name: _ratio(numbers.get(name), number_in(metric, base.whole)) for name, metric in base.metrics.items()}
     found: Mapping[str, Any] = whole or {}

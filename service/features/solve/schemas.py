@@ -56,7 +56,6 @@ class SolveRequest(Strict):
 
 
 SOLVE_FIELDS = field_names(SolveRequest)
-"""Fields of the body; the fields of all other problems are those of the question."""
 
 
 def read_request(body: Mapping[str, Any]) -> SolveRequest:

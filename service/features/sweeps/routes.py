@@ -98,7 +98,6 @@ async def _sweep(request: Request, body: JsonBody[SweepRequest]) -> Sweep:
 
 
 ReadSweep = Annotated[Sweep, Depends(_sweep)]
-"""Argument of a route: the sweep that the body describes."""
 
 
 @router.post(

@@ -1,7 +1,4 @@
-"""Rows of a sweep: its axes, the mapping from a row number to its parts, and each combination's answer or refusal.
-
-A sweep is self-contained: its rows need no catalogue, and are always the same. Every number of a row is a double.
-"""
+"""Rows of a sweep: its axes, the mapping from a row number to its parts, and each combination's answer or refusal."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -180,7 +177,6 @@ def sweep_from_bytes(content: bytes) -> Sweep:
 
 
 ColumnType = Literal["int64", "double", "string"]
-"""Column types by their Arrow names."""
 
 Cell = str | int | float | None
 

@@ -150,16 +150,13 @@ class SweepRequest:
 
 
 FIELDS = field_names(SweepRequest)
-"""Fields of a sweep."""
 
 PARTS = tuple(name.removesuffix("s") for name in LISTS)
-"""Parts of a row."""
 
 REQUIRED_LISTS = {"models": EXAMPLES["model"], "clusters": EXAMPLES["cluster"], "recipes": '{"sequence_length": 4096}'}
 """Required lists, with an example item."""
 
 DEFAULT_ITEMS: Mapping[str, Any] = {"layouts": {}, "prices": None}
-"""Item of an omitted list."""
 
 Items = Mapping[str, Sequence[tuple[str, Any]]]
 """Distinct items of each list with their dotted paths."""
@@ -230,7 +227,6 @@ def _crossed(body: Mapping[str, Any]) -> Items:
 
 
 def _rows(body: Mapping[str, Any]) -> tuple[Items, Picked]:
-    """The distinct items of rows that are given one by one."""
     rows, beside = body[ROWS], [name for name in LISTS if body.get(name) is not None]
     if beside:
         message = f"{beside[0]} would change nothing, because {ROWS} tells every combination"

@@ -1,7 +1,4 @@
-"""Shards of a sweep as files, joined to Parquet or CSV: computed on local cores or by a worker process.
-
-Arrow loads slowly, so functions import it.
-"""
+"""Shards of a sweep as files, joined to Parquet or CSV: computed on local cores or by a worker process."""
 
 import json
 import os
@@ -101,7 +98,6 @@ def _table(batch: list[tuple[Any, ...]], schema: "pa.Schema") -> "pa.Table":
 
 
 def _drain(sink: BytesIO) -> bytes:
-    """Take the bytes written since the last call."""
     content = sink.getvalue()
     sink.seek(0)
     sink.truncate()
@@ -149,7 +145,6 @@ def table_of(
 
 
 SUFFIXES = (".parquet", ".csv")
-"""Table formats by file suffix."""
 
 SWEEP_FILE = "sweep.json"
 
@@ -260,7 +255,6 @@ def compute_shard(sweep: Sweep, payload: Any, folder: Path) -> dict[str, Any]:
 
 
 def _write_json(content: Any, path: Path) -> None:
-    """Write a file atomically."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_text(json.dumps(content), encoding="utf-8")
     part.replace(path)

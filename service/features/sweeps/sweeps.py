@@ -123,7 +123,6 @@ SHARD_SECONDS = 3600.0
 """Timeout of a shard. Source: a choice; a hundred times the usual duration."""
 
 COLUMNS: Final[tuple[Column, ...]] = tuple(sorted(columns_of(SweepRow), key=lambda column: column.name != "id"))
-"""Columns of the list, the key first."""
 SHARED = tuple(column.name for column in COLUMNS if column.name != "status")
 """Columns that a stored sweep has too."""
 

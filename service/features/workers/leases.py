@@ -22,7 +22,6 @@ from service.store.database import ReadOnChange
 from service.store.workers import JobRequest, QueuedWork, remove_workers
 
 LEASE_HEADER = "Traincost-Lease"
-"""Header that carries the lease where a request has no JSON body."""
 
 MOST_CHARACTERS = 100
 """Longest lease text; a real one has 43 characters."""
@@ -72,7 +71,6 @@ async def _token(
 
 
 LeaseToken = Annotated[str, Depends(_token)]
-"""Lease in the header of a request without a JSON body."""
 
 FORGET_SECONDS = 3600.0
 """Interval of removing old rows."""

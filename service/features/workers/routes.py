@@ -1,7 +1,4 @@
-"""/v1/worker and GET /v1/workers: claim jobs, renew leases, upload files and finish.
-
-Requests about a claimed job present its lease; the refusal of any other does not reveal whether the job exists.
-"""
+"""/v1/worker and GET /v1/workers: claim jobs, renew leases, upload files and finish."""
 
 import re
 from typing import Annotated

@@ -14,7 +14,6 @@ from service.jobs.leases import Outcome
 MOST_WAIT_SECONDS = 20.0
 """Longest wait for a job in a request. Source: a choice; proxies cut idle requests off after half a minute or one."""
 LONGEST_REASON = 10_000
-"""Most characters of the reason of a failure."""
 MOST_PROGRESS_DEPTH = 8
 """Deepest nesting of a progress report. Source: a choice; that of a launch check is 3 deep."""
 

@@ -19,7 +19,6 @@ _WRAP = {f"{_FSDP}auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}
 
 
 def _is_fsdp1(question: CompleteQuestion) -> bool:
-    """Whether the training software is FSDP1."""
     return software_of(question.recipe).name == "fsdp1"
 
 

@@ -163,7 +163,6 @@ def chunk_layers(question: CompleteQuestion) -> tuple[int, ...]:
 
 
 _REQUIRED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
-"""Fields that the arguments must state for a model."""
 
 _FREQUENCY = re.compile(r"\(?(?:\[[01]\]\*\d{1,4}\+?){1,64}\)?")
 _RUN = re.compile(r"\[([01])\]\*(\d{1,4})")

@@ -1,7 +1,5 @@
 """Megatron-Bridge: a Python function that fills in a recipe's configuration.
 
-The rules are Megatron-LM's: Bridge configures the same Megatron-Core, by attributes instead of options.
-
 Source: NVIDIA-NeMo/Megatron-Bridge@067f987 src/megatron/bridge/training/config.py, training/mixed_precision.py,
 models/gpt_provider.py; NVIDIA/Megatron-LM@d98e8a64 for the fields that these inherit.
 """

@@ -13,7 +13,6 @@ from service.formats import rules
 from service.formats.text import Entry, nested, yaml_text
 
 _MODEL = "model.model_config."
-"""Path of the model in the file."""
 _EXPERTS = f"{_MODEL}moe_config."
 
 _ADD_LAYER = "add the layer to nanotron's code"

@@ -20,14 +20,12 @@ from service.formats.text import yaml_text
 from service.text_bounds import bound_json
 
 IMAGE = "IMAGE"
-"""Placeholder for the caller's image."""
 
 _RESOURCES = {"CDNA": "amd.com/gpu", "Gaudi": "habana.ai/gaudi", "TPU": "google.com/tpu", "Xe": "gpu.intel.com/i915"}
 """Kubernetes resource names of accelerators, by the start of an architecture."""
 
 
 def _resource_of(question: Question) -> str:
-    """Kubernetes resource name of the question's GPUs."""
     found = (name for family, name in _RESOURCES.items() if question.gpu.architecture.startswith(family))
     return next(found, "nvidia.com/gpu")
 
@@ -187,7 +185,6 @@ def _overrides(annotations: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _object_in(text: str) -> Any:
-    """Parse JSON; refuse deep nesting, NaN and text that cannot be stored."""
     bound_json(text)
     value = json.loads(text, parse_constant=_not_finite)
     json.dumps(value, ensure_ascii=False).encode()
@@ -199,7 +196,6 @@ def _not_finite(_: str) -> Any:
 
 
 def _object(value: object, *names: str) -> Mapping[str, Any]:
-    """A nested object; empty where it is absent or no object."""
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value if isinstance(value, Mapping) else {}

@@ -142,7 +142,6 @@ def _eager(shape: Mapping[str, Any], mask: Any, query: Any, key: Any, value: Any
 
 
 def _mask(shape: Mapping[str, Any], places: Sequence[int], like: Any) -> Any:
-    """Minus infinity for the keys after each query."""
     keys = torch.arange(shape["length"], device=like.device)
     queries = torch.tensor(places, device=like.device)
     zeros = torch.zeros((len(queries), len(keys)), dtype=like.dtype, device=like.device)

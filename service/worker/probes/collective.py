@@ -1,8 +1,4 @@
-"""Seconds of collectives: NCCL between GPUs, gloo between processes on a CPU.
-
-A size is that of the whole tensor: the sum of all ranks, the gathered result, the scattered input; for all_to_all and
-send it is the tensor of one rank. Ranks begin each repeat together, and the slowest one's time counts.
-"""
+"""Seconds of collectives: NCCL between GPUs, gloo between processes on a CPU."""
 
 import os
 import time
@@ -57,7 +53,6 @@ class Exchange:
 
 @cache
 def _random_numbers(rank: int) -> Any:
-    """Random numbers of a rank."""
     return torch.randn(TILE, generator=torch.Generator().manual_seed(rank), dtype=torch.float64)
 
 
@@ -146,7 +141,6 @@ def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
 
 
 def _measure(operation: str, shape: Mapping[str, Any], timing: RankTiming, fraction: float) -> None:
-    """Measure one operation of one size in a fraction of the time left; all ranks take the same decisions."""
     group, size_bytes = timing.group, shape["size_bytes"]
     if group.left_seconds() < (WARM_UPS + 1) * size_bytes * min(timing.byte_seconds, 1 / SLOWEST_BYTES_PER_S):
         raise MissingMeasurement("no_time", NO_TIME)

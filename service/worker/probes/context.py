@@ -1,9 +1,4 @@
-"""Bytes of a process before it computes anything: a bare context, the first kernels, communicators.
-
-On a GPU the driver counts: memory in use after each step of a process of its own, less the memory in use before and
-the bytes of torch's allocator, so that it is what no allocator sees. On a processor it is the resident memory that
-such a process gains when it imports torch and computes.
-"""
+"""Bytes of a process before it computes anything: a bare context, the first kernels, communicators."""
 
 import json
 import subprocess
@@ -54,7 +49,6 @@ def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:  #
 
 
 def _steps_bytes(device: str) -> Iterator[tuple[str, float]]:
-    """Each step of one process, with the bytes in use after it."""
     used_before = _used_bytes(device)
     words: Sequence[str] = (sys.executable, "-m", "service.worker.bare_process", device)
     with subprocess.Popen(  # noqa: S603 - the words are this program's own

@@ -1,8 +1,4 @@
-"""Seconds of the kernels between matrix products: norms, activations, positions, the loss, the optimizer.
-
-They are torch's own, run one by one as an eager training step does. Rows are tokens, and width is the numbers of
-each; for an optimizer's step rows times width is the number of updated parameters.
-"""
+"""Seconds of the kernels between matrix products: norms, activations, positions, the loss, the optimizer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +25,6 @@ HEAD_WIDTHS = (128, 64)
 ROPE_BASE = 10_000.0
 """Base of the angles of rotary positions. Source: Su et al. 2021, arXiv:2104.09864, section 3.2.2."""
 NORM_EPSILON = 1e-5
-"""Number that keeps a norm from dividing by zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +199,6 @@ def _case(kernel: Mapping[str, Any], buffers: KernelInputs) -> Case:
 
 
 def _forward(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs) -> PreparedRun:
-    """The kernel as a training step runs it, saving what its backward pass needs."""
     inputs = inputs_of(kernel, shape, buffers)
 
     def forward() -> Any:
@@ -223,7 +217,6 @@ def _forward(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs)
 
 
 def _backward(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs) -> PreparedRun:
-    """The gradients of all inputs, of a forward pass that ran before."""
     inputs = inputs_of(kernel, shape, buffers)
     result = kernel.compute(*inputs.all())
     (gradient,) = (torch.ones_like(result),) if kernel.sums_rows else buffers.random(shape["dtype"], result.shape)

@@ -1,10 +1,4 @@
-"""Seconds of each matrix product of a model: forward, gradient of the input, gradient of the weight.
-
-Inputs have the layout of `torch.nn.Linear`, whose weight is [out, in]: the forward product reads the weight
-transposed, the gradient of the input reads it as it is, and that of the weight reads the gradient transposed and
-writes [out, in]. fp8 has kernels for one layout only, so its inputs have the layout of a training library. Several
-copies run as one batched product.
-"""
+"""Seconds of each matrix product of a model: forward, gradient of the input, gradient of the weight."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -53,7 +47,6 @@ def _case(product: Mapping[str, Any], inputs: KernelInputs) -> Case:
 
 
 def _product(operation: str, shape: Mapping[str, Any], inputs: KernelInputs) -> PreparedRun:
-    """A product of inputs in the layout of nn.Linear."""
     left_shape, right_shape = INPUT_SHAPES[operation](shape["rows"], shape["columns"], shape["inner"])
     many = (shape["copies"],) if shape["copies"] > 1 else ()
     left, right = inputs.random(shape["dtype"], (*many, *left_shape), (*many, *right_shape))

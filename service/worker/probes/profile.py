@@ -1,8 +1,4 @@
-"""A profile of training steps: a trace for TensorBoard and Chrome's viewer, and its summary.
-
-The summary has time by role as TensorBoard shows it, then what could be better; `clock_seconds` has each step by this
-process's own clock.
-"""
+"""A profile of training steps: a trace for TensorBoard and Chrome's viewer, and its summary."""
 
 from collections.abc import Iterator, Mapping
 from time import perf_counter
