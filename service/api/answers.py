@@ -29,7 +29,6 @@ def json_answer(value: Any, status_code: int = 200, headers: Mapping[str, str] |
 
 
 FILE_ENDINGS = {XLSX: "xlsx", PARQUET: "parquet"}
-"""Endings of files that a browser saves, by media type."""
 
 
 def table_answer(content: bytes | str, media_type: str, name: str) -> Response:

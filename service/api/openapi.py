@@ -95,7 +95,6 @@ TABLES: dict[str, Schema] = {
     XLSX: {"type": "string", "format": "binary", "description": "One sheet; texts never run as formulas."},
     PARQUET: {"type": "string", "format": "binary", "description": "Typed columns, each with what it means."},
 }
-"""Schemas of a list as a table, by media type."""
 
 
 def table_response(media_type: str, description: str) -> dict[int | str, Schema]:

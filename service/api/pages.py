@@ -25,11 +25,9 @@ from service.store.engine import takes_changes
 WEB = Path(__file__).parents[1] / "web"
 FILES = (*WEB.rglob("*.css"), *WEB.rglob("*.js"), *WEB.rglob("*.svg"), *WEB.glob("examples/*.json"))
 ASSETS = {path.relative_to(WEB).as_posix() for path in FILES}
-"""Static files of the pages."""
 
 GUIDE = WEB / "guide"
 GUIDES = sorted(path.stem for path in GUIDE.glob("*.html") if path.stem != "index")
-"""Pages of the guide beside its first one, each served under its file's name."""
 
 
 def _policy(frame_ancestors: Sequence[str] = ()) -> dict[str, str]:

@@ -221,10 +221,7 @@ def operation_id_of(route: APIRoute) -> str:
 
 
 class StrictRoute(APIRoute):
-    """A route that authenticates before it reads, and refuses parameters and media types that it does not declare.
-
-    The name of its function is the operation id, and the docstring the description, in one paragraph.
-    """
+    """A route that authenticates before it reads, and refuses parameters and media types that it does not declare."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         if options["include_in_schema"]:

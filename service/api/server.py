@@ -76,7 +76,6 @@ MOST_HEAD_BYTES = 64 << 10
 FRAMING_BYTES = 16
 """Framing allowed for each byte of chunked content; a chunk of one byte has five."""
 RETRY_SECONDS = 1
-"""Retry-After of a connection beyond the limit."""
 
 HOST = re.compile(rb"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
 CHUNKED = [b"chunked"]
@@ -305,7 +304,6 @@ def connection_limit(requested: int) -> int:
 
 
 BACKLOG = 2048
-"""Connections that may wait to be accepted."""
 STOP_SECONDS = 8.0
 """Time limit of draining and running requests together after a stop signal: the process ends within 10 s."""
 SETTLE_SECONDS = 0.25

@@ -46,7 +46,6 @@ LARGEST_SHARE = 0.25
 SMALLEST_SHARE = 2e-4
 """Its last step."""
 SMALLEST_GAIN = 1e-9
-"""Least gain of a step."""
 
 
 def least(loss: Callable[[Values], float], start: Values, bounds: Bounds) -> dict[str, float]:
@@ -296,7 +295,6 @@ LeftOut = Literal["run", "shape"]
 """Unit of a held-out part."""
 
 MOST_FOLDS = 5
-"""Parts of the shapes of one run."""
 
 STEP: Literal["step"] = "step"
 """The probe whose predictions use all others, and its timed operation."""

@@ -309,9 +309,7 @@ ATTENTION_SOURCES: Mapping[str, str] = shipped_toml("sources")["attention"]
 """Sources by the key of a row."""
 
 LONG_TOKENS = 4096
-"""Shortest sequence that is read without a causal mask."""
 TRAINING_TOKENS = 2048
-"""Shortest sequence that counts in full."""
 
 UNMASKED_WEIGHT = 0.3
 
@@ -338,9 +336,7 @@ class MeasuredAttention:
     window: int | None
     """Most keys of a query."""
     query_width: int
-    """Width of a query head."""
     value_width: int
-    """Width of a value head."""
     sequence_tokens: int
     sequences: int
     heads: int

@@ -52,7 +52,6 @@ class CollectiveRow:
     gpu: str
     """Catalogue name."""
     operation: CollectiveName
-    """The collective."""
     gpus: int
     domains: int
     message_bytes: float

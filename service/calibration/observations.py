@@ -50,7 +50,6 @@ class Observed:
     run: str
     """Its run: measurements of one run share their clock, their neighbours and their mistakes."""
     probe: ProbeName
-    """Name of the probe."""
     measurement: Measurement
     environment: Environment
 
@@ -470,7 +469,6 @@ class CountedPeak:
     """Sequences of a step."""
     precision: str
     attention: str
-    """Attention kernel."""
     optimizer: str
     step: int
     live_bytes_peak: int

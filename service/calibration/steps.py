@@ -35,7 +35,6 @@ class StepRow:
     """One published step with its question."""
 
     id: str
-    """Its name in the table."""
     source_key: str
     left_out_with: str
     """Name of the rows that are left out of a fit together: those of a source, or of a model of experts."""
@@ -165,7 +164,6 @@ def constant_utilisation_seconds(rows: Sequence[PublishedStep]) -> list[float]:
 
 
 FILE = "published/held_out.toml"
-"""File of the shipped predictions: a fit for every source takes too long to repeat at every question."""
 
 DIGITS = 6
 """Significant digits of a shipped prediction."""
@@ -378,7 +376,6 @@ class HeldOutStep:
 
     row: StepRow
     step_class: StepClass
-    """Its class while its source was left out."""
     predicted_seconds: float
     spread_fraction: float | None
     """Spread of the class without its source, or of its stand-in; None where no other source is of either."""

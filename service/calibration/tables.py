@@ -93,7 +93,6 @@ FORMS = tuple(
 MEMORY, THROUGHPUT = FORMS
 
 FIGURES_OF_A_STEP: tuple[str, ...] = tuple(_COLUMNS["figures_of_a_step"])
-"""Columns of the seconds of a step; the first one that a row has is compared."""
 
 LARGEST: Mapping[str, int] = _COLUMNS["largest"]
 """Largest value of each column that holds a count; the smallest is 1."""
@@ -110,7 +109,6 @@ LONGEST_HEADER = 1 << 16
 """Most characters of the header that are searched for other separators."""
 
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
-"""Separators that are refused, with their names in messages."""
 
 IMAGE_HOST = re.compile(r"\b[a-z]+\.io/(?=[a-z]+/[a-z]+:)")
 """Host of a container image, which is removed from shipped rows."""

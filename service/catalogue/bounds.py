@@ -39,7 +39,6 @@ class Fault(NamedTuple):
     code: str
     """Stable name of the broken rule."""
     expected: str
-    """The allowed values, in words."""
     item: int | None = None
     """Position of the wrong item, where only one item of a list is wrong."""
 
@@ -53,14 +52,12 @@ class Rule:
     """Allowed values of a field."""
 
     kind: type
-    """Kind of the values."""
     optional: bool = False
     """Whether null is allowed."""
     choices: tuple[Any, ...] = ()
     """The only values, where they are few."""
     bounds: tuple[Bound, ...] = ()
     items: "Rule | None" = None
-    """Rule of each item of a list."""
 
     @property
     def expected(self) -> str:

@@ -59,7 +59,6 @@ class NameIndex(Generic[RowType]):
     kind: str
     """model, gpu, cluster or rate_card, for error messages."""
     rows: Mapping[str, RowType]
-    """Rows by slug."""
     slugs: Mapping[str, tuple[str, ...]]
     """Slugs by normal form of a name; several where a name is shared."""
     run_together: Mapping[str, tuple[str, ...]]

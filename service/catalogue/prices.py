@@ -79,11 +79,7 @@ MOST_CHOICES = 8
 
 
 def rate_of(card: RateCardRow, gpu: str, price_model: PriceModel | None, field: str) -> Found[Rate]:
-    """The rate of a card for one GPU.
-
-    A rate without terms is valid for terms without a rate of their own. Where the question has no terms, that rate
-    is taken, else the only one; several with different terms are refused, because the caller has to choose.
-    """
+    """The rate of a card for one GPU."""
     rates = {rate.price_model: rate for rate in card.rates if rate.gpu == gpu}
     if not rates:
         priced = _list_text(sorted({rate.gpu for rate in card.rates}))

@@ -146,7 +146,6 @@ def _named(kind: str, slug: object) -> Iterator[None]:
 
 
 SPECS = {ModelRow: ("model",), GpuRow: ("gpu", "purchase"), ClusterRow: ("cluster",)}
-"""Parts of rows whose fields have bounds; of other rows it is the row itself."""
 
 
 def check_row(row: Row) -> None:

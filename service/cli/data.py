@@ -143,7 +143,6 @@ def reconcile(  # noqa: PLR0913 - each is an option of the command
 
 
 PANEL = "To work on traincost itself, in its source"
-"""Heading of these commands in the help."""
 
 
 @app.command(rich_help_panel=PANEL)
@@ -194,7 +193,6 @@ def write_openapi() -> None:
 
 
 INDEX = Path(__file__).parents[1] / "estimator" / "README.md"
-"""File of the index: beside the formulas."""
 
 _LETTER = re.compile(r"(?P<meaning>[^,;:.(]+), (?P<letter>[A-Za-z])(?=[ ;]|\.(?!\w))")
 _NEXT_CASE = re.compile(r"\n|  +")

@@ -149,7 +149,6 @@ class _Tally:
 LISTED_ROWS = 20
 
 LARGEST_LINES = 3
-"""Memory lines or step parts listed for a prediction."""
 SMALLEST_SCALE_BYTES = 4.0 * (1 << 30)
 """Smallest scale for ranking errors in bytes; without it tiny models would fill the list."""
 

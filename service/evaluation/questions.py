@@ -123,11 +123,9 @@ EVERY_SECOND = "every 2nd layer"
 BLACKWELL = re.compile(r"G?B\d00")
 
 TORCH_BY_MONTH = (("2024.2", "2.2"), ("2023.4", "2.0"), ("2022.1", "1.10"))
-"""Newest torch version by month, newest first."""
 
 METHODS = {"lora": "lora", "qlora": "qlora"}
 FULL_TRAINING = ("pretrain", "pretrain/finetune", "sft", "full finetune", "full")
-"""Kinds of training that train every parameter."""
 
 
 def put_recipe(row: MeasuredRow, framework: Framework, draft: Draft) -> None:

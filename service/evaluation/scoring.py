@@ -42,7 +42,6 @@ class SourceConvention:
 
 
 SOURCES = "sources.toml"
-"""Decisions on sources, with their reasons."""
 
 UNSTATED_CLASSES = frozenset({"", "not told", "torch peak, allocated or reserved not told"})
 """Cells that leave the class to the source's convention."""
@@ -264,7 +263,6 @@ UNSTATED_RECOMPUTE = ("", "unknown", "not told")
 """Recompute cells that leave a configuration incomplete; a reference to published recipes does not."""
 
 FULLY_TRAINED = ("", "pretrain", "sft")
-"""Kinds of training that train every parameter."""
 
 
 def evaluate_step(row: MeasuredRow, catalogue: Catalogue) -> Evaluation:

@@ -74,7 +74,6 @@ ROW_COLUMNS = (
     "error_fraction", "verdict", "outcome", "reason",
     "measured_seconds", "low_seconds", "value_seconds", "high_seconds", "figure", "told", "nearly",
 )  # fmt: skip
-"""Columns of the CSV file with one row for each figure."""
 
 HEADER = (
     "quantity", "source", "class", "model", "rows", "scored", "MAPE", "median", "bias", "p95", "in 80 %", "GiB off",

@@ -29,7 +29,6 @@ SAME_SIZE_FRACTION = 0.05
 """How far the parameters of a row and its model may differ: rows are rounded, and count embeddings or not."""
 
 TABLE = "runs.toml"
-"""Presets, shapes and labs of published runs."""
 
 
 def model_body(row: MeasuredRow, catalogue: Catalogue) -> Any:

@@ -27,7 +27,6 @@ SCRIPT = "train.py"
 """The caller's own script, for software that is a library."""
 
 LONGEST_COMMAND = 4096
-"""Characters of a caller's own command."""
 
 _END = "TRAINCOST_END"
 """End mark of a file inside a script; no written file contains it."""
@@ -42,7 +41,6 @@ class Program:
     words: tuple[str, ...]
     """The program and its arguments, as torchrun or accelerate launch take them."""
     files: Mapping[str, str]
-    """Files that it reads, by name."""
     environment: Mapping[str, str]
     config: str | None
     """The file for accelerate launch; None if torchrun starts it."""

@@ -109,7 +109,6 @@ Rule = Callable[[Any, CompleteQuestion], Written]
 Rules = Mapping[str, Rule]
 
 Writer = Callable[[Any, CompleteQuestion], Any]
-"""Conversion of a value for a setting, or to a fragment; None to omit it."""
 
 
 def fragment_of(written: Written) -> Fragment:
@@ -286,7 +285,6 @@ class Target:
     name: str
     """Its name in the path of a request."""
     tool: str
-    """Display name."""
     kind: Literal["training", "launcher"]
     """Whether the file configures training, or starts it."""
     versions: Mapping[str, Version]
@@ -303,7 +301,6 @@ class Target:
 
 
 TARGETS_TABLE: Mapping[str, Any] = tomllib.loads(files("service.formats").joinpath("targets.toml").read_text("utf-8"))
-"""Facts of targets and of formats that are read."""
 
 
 def target_of(
@@ -460,7 +457,6 @@ def _converted(entry: Entry, form: Converter) -> Any:
 FORMS: Mapping[str, Converter] = {
     "integer": integer, "number": number, "boolean": boolean, "switch": boolean, "text": text, "items": items,
 }  # fmt: skip
-"""Converters by their names in a table."""
 
 _KEYS: Mapping[str, Converter] = {"integer": int, "boolean": {"true": True, "false": False}.__getitem__}
 """Conversions of the keys of choices, which are texts in a table."""

@@ -52,7 +52,6 @@ class Lease(NamedTuple):
 
     job_id: str
     token: str
-    """Random token from the answer to the claim."""
     key: str = ""
     """Key of the worker; empty without keys."""
 
@@ -434,7 +433,6 @@ MOST_JUMP_SECONDS = 5.0
 """Largest clock jump that is ignored; a quarter of the lease where that is shorter. Source: a choice; gradual clock
 adjustments stay far below it."""
 LONGEST_LEASE_SECONDS = 3600.0
-"""Longest lease that the settings of a replica allow."""
 
 
 class SlowerClock:
@@ -458,13 +456,7 @@ class _ClockReading(NamedTuple):
 
 
 class LeaseExpiry:
-    """Expires leases of workers that stopped sending heartbeats, but not because a clock was set.
-
-    A lease ends at a time of the database's clock. If that clock is set forward by an hour, all leases expire at once;
-    if it is set back, the job of a lost worker is kept for an hour longer. So each tick compares the database's clock
-    with the monotonic clock, and renews every lease if they disagree. Each tick also corrects times too far in the
-    future, because the clock may have jumped forward and back between two ticks.
-    """
+    """Expires leases of workers that stopped sending heartbeats, but not because a clock was set."""
 
     def __init__(
         self, engine: Engine, lease_seconds: float, also: OnEnd | None = None, clock: Callable[[], float] = monotonic

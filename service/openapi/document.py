@@ -178,7 +178,6 @@ RESPONSES: Mapping[str, str] = {
 """Component of the response for each status that operations name, called as HTTP calls it."""
 
 LIMIT_HEADERS: Mapping[str, Schema] = PARTS["headers"]
-"""Headers of every answer to a request that is counted: draft-ietf-httpapi-ratelimit-headers-10."""
 
 REQUEST_ID = "5d2f0c0a6c0f4b5e9a3f1f6f0c8e7a21"
 
@@ -511,7 +510,6 @@ Ask with four objects (model, recipe, layout, cluster) and get one answer. Units
 "not asked or not known", never zero. Errors are RFC 9457 problem documents that name the field and the fix."""
 
 TAGS: Mapping[str, str] = PARTS["tags"]
-"""Meaning of each family of operations."""
 
 CHANGED = ("calibrations", "measurements", "catalogue", "scenarios", "sweeps")
 """Families of what callers change; a change of an older version is refused."""
@@ -534,12 +532,10 @@ NEVER_REFUSED = "/v1/cell/why"
 """The path that answers every question of a caller with access, in words."""
 
 OF_A_LEASE = "/v1/worker/jobs/"
-"""Beginning of the paths of a worker's job, whose lease may have ended."""
 
 ETAG_REFERENCE = {"$ref": "#/components/headers/ETag"}
 
 NOT_MODIFIED = {"description": "The answer is the one that If-None-Match names.", "headers": {"ETag": ETAG_REFERENCE}}
-"""Response to every GET of what the caller has already."""
 
 
 def contract_bytes(app: FastAPI) -> bytes:

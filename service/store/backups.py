@@ -100,7 +100,6 @@ def _reason(error: OSError) -> str:
 
 
 REVISION_TABLE = "alembic_version"
-"""Alembic's table of the revision of the schema."""
 
 FORMER_TABLES: frozenset[str] = frozenset()
 """Tables of earlier revisions that a contraction dropped: their rows belong in a backup."""
@@ -195,7 +194,6 @@ def _plain(value: Any) -> Any:
 
 
 FORMAT = 1
-"""Version of the file format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +202,6 @@ class Backup:
 
     revision: str
     version: str
-    """Version of traincost that wrote it."""
     made_at: str
     tables: dict[str, Tally]
 

@@ -203,11 +203,7 @@ _ABOVE_ANY_CHANGE = (1 << 31) - 1
 
 
 class Replicas:
-    """The processes that serve from one PostgreSQL database; SQLite has no other process.
-
-    Each announces the last change that it applied by a shared advisory lock on its number, which blocks nothing; the
-    server releases it when the connection ends.
-    """
+    """The processes that serve from one PostgreSQL database; SQLite has no other process."""
 
     def __init__(self, engine: sa.Engine | None) -> None:
         self._engine = engine if engine is not None and engine.dialect.name == "postgresql" else None

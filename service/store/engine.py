@@ -101,7 +101,6 @@ BUSY_SECONDS = 10
 ANSWER_SECONDS = 20.0
 """Longest wait for the result of a statement; longer than the server lets a statement wait for a lock."""
 CONNECT_SECONDS = 5
-"""Longest wait for a PostgreSQL server to accept a connection."""
 KEPT_CONNECTIONS = 5
 RECYCLE_SECONDS = 1800
 """Connections older than this are replaced: firewalls drop idle ones silently."""

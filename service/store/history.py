@@ -68,7 +68,6 @@ class RowTable:
     """Conversion of rows to plain values and back, checked."""
     table: sa.Table
     label: str
-    """Name of one row in a summary."""
     spread: str = ""
     """Field of the rows whose own fields are columns."""
     spread_columns: tuple[str, ...] = ()
@@ -172,7 +171,6 @@ class Change:
     owner: str
     """Who made it: catalogue for what a version of the service ships."""
     summary: str
-    """What was changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +189,6 @@ class Written:
     change: Change
     holdings: Holdings
     rows: tuple[Row, ...]
-    """The written rows, with their revisions."""
 
     @property
     def catalogue(self) -> Catalogue:
@@ -319,14 +316,12 @@ def _by_kind(rows: Iterable[Row]) -> list[tuple[type, list[Row]]]:
 
 
 MOST_CACHED = 8
-"""Earlier catalogues in memory."""
 MOST_CACHED_ROWS = 1_000_000
 """Rows of the earlier catalogues in memory but for the last one; an index takes 150 bytes a row. Source: measured."""
 
 REVISION = re.compile(r"[0-9a-f]{12}")
 
 Also = Callable[[sa.Connection, Holdings], None]
-"""Further writes of a change of the catalogue, given the rows before it."""
 
 NO_SUCH_REVISION = "no catalogue of this revision is kept; GET /v1/catalogue/revisions lists those that are"
 

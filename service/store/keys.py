@@ -218,10 +218,8 @@ UNRESTRICTED = Caller(sees_all=True)
 
 
 USE_WRITE_INTERVAL = timedelta(minutes=1)
-"""Shortest time between two writes of a key's last use."""
 
 SEPARATOR = "."
-"""Separator of the public and the secret part of a key."""
 
 _UNKNOWN_KEY = ApiKey(
     id="", name="", owner="", scopes=(), digest=bytes(sha256().digest_size), created_at=datetime.min.replace(tzinfo=UTC)

@@ -17,7 +17,6 @@ from service.store.tables import CALIBRATIONS, MEASUREMENTS
 MOST_NAMED = 500
 """Ids in one query: databases take a few thousand parameters."""
 AT_ONCE = 500
-"""Rows of one fetch."""
 TEXTS_CACHED = 256
 """Different shapes and environments cached while rows are read: one worker measures most rows. Source: a choice."""
 
@@ -291,4 +290,3 @@ def mark_retired_in(connection: sa.Connection, calibration_id: str, moment: date
 
 
 _COMPARED = ("replaces", "parts", "before_fraction", "held_out_fraction", "in_sample_fraction")
-"""Fields of the comparison with another calibration."""

@@ -22,7 +22,6 @@ class AuditedCall:
     caller: str | None
     """Public part of the key, or subject of the token; None where the service requires none."""
     owner: str
-    """Owner of the key or the token."""
     operation: str
     """Operation id in the contract, or the command."""
     request_id: str | None = None
@@ -134,7 +133,6 @@ class RequestKey:
     """Identity of a request."""
 
     caller: str
-    """Owner of the key or token."""
     operation: str
     key: str
 

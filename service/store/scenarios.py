@@ -39,7 +39,6 @@ def is_owned(estimate_id: sa.ColumnElement[str], owner: str | None) -> sa.Column
 
 
 Question = Mapping[str, Any]
-"""A request body of POST /v1/estimates, as it was sent."""
 
 _HEAD = frozenset(("id", "owner", "created_at"))
 """Fields of a scenario that do not differ between revisions."""

@@ -200,7 +200,6 @@ JOB_FILES = _table(
     *_required(sa.LargeBinary, "content"),
     sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE"),
 )
-"""Files of a job's last attempt: traces, tables."""
 
 WORKERS = _table(
     "workers",

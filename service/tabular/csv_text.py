@@ -13,7 +13,6 @@ from service.estimator.question import Documented
 from service.text_bounds import MOST_COLUMNS
 
 NumberStyle = Literal["e", ".", ","]
-"""Mantissa and exponent, decimal point, or decimal comma."""
 
 DIGITS = 15
 """Significant digits that every spreadsheet keeps."""
@@ -92,7 +91,6 @@ def begins_formula(text: str) -> bool:
 
 DELIMITERS = (",", ";", "\t")
 MOST_LINES = 10_000
-"""Rows of one table below its header."""
 QUOTE = '"'
 HINT = "sep="
 """Prefix of a first line in which Excel names the separator of cells."""

@@ -131,15 +131,12 @@ def _shown(schema: Schema, *, optional: bool) -> Schema:
 
 
 Form = str | int | float | None
-"""A comparable value of a row: text is case-folded, None is unknown."""
 Place = tuple[Form, ...]
 """Position of a row: its value in each column of the order, then its key."""
 
 SortKey = list[tuple[Any, ...]]
-"""Sort key of Python: one tuple for each column of the order."""
 
 DESCENDING = "-"
-"""Prefix of a descending column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,11 +337,7 @@ class ListQuery:
 def read_list_query(
     parameters: Sequence[tuple[str, str]], columns: Sequence[Column], meanings: Meanings, sort: str | None = None
 ) -> ListQuery:
-    """Parse the query string of a list.
-
-    A column given twice admits either value; different columns must all agree; an empty value means that nothing
-    is known. Text is compared without regard to capitals, a list by its members, a name by what it means.
-    """
+    """Parse the query string of a list."""
     known = {column.name: column for column in columns}
     names = [*known, *PAGING]
     unknown = [name for name, _ in parameters if name not in names]

@@ -27,7 +27,6 @@ DecimalMark = Literal[".", ","]
 Value = int | float | bool | str
 
 LIST_MARK = ";"
-"""Separator of list values."""
 
 MEMBER_MARK = ":"
 """Separates the numbers of a small object, as in 512:300."""
@@ -136,7 +135,6 @@ PRESETS = {
     "model": "Name of the model; model fields given beside it change the preset.",
     "cluster": "Name of a cluster preset; cluster fields given beside it change the preset.",
 }
-"""Parts that a plain name selects."""
 
 ALIASES = {
     "tp": "tensor",

@@ -311,7 +311,6 @@ class CardPrice(Strict):
 
 
 KINDS = (Price, CataloguePrice, CardPrice, OwnedPrice)
-"""The ways to tell a price."""
 
 SHARED_FIELDS = frozenset(name for name in field_names(Price) if sum(name in field_names(kind) for kind in KINDS) > 1)
 """Fields of more than one form."""
@@ -319,7 +318,6 @@ SHARED_FIELDS = frozenset(name for name in field_names(Price) if sum(name in fie
 FIELDS = tuple(dict.fromkeys(name for kind in KINDS for name in field_names(kind)))
 TERMS = "price_model"
 OWN_FIELDS: Mapping[type, frozenset[str]] = {kind: frozenset(field_names(kind)) - SHARED_FIELDS for kind in KINDS}
-"""Fields that only one form of price has."""
 
 RENTAL_FIELD = "usd_per_gpu_hour"
 PURCHASE_FIELD = "purchase_usd"

@@ -16,7 +16,6 @@ EXAMPLES = {
     "model": '"llama-3.1-8b"',
     "cluster": '{"gpu": "h100-sxm5-80gb", "gpus": 8}',
 }
-"""What the parts without a default may look like."""
 
 Spec = TypeVar("Spec")
 

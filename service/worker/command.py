@@ -261,7 +261,6 @@ MEDIA_TYPES: Mapping[str, str] = {
 }  # fmt: skip
 
 LEASE_HEADER = "Traincost-Lease"
-"""Header with the lease for requests without a JSON body."""
 
 LOST = 409
 LEASE_LOST = "the lease of the job is no longer valid"
@@ -285,12 +284,7 @@ class RequestRefused(TraincostError):
 
 
 class ServiceClient:
-    """Client of one service for one worker. Retries let a measurement survive a restart of the service.
-
-    Requests without a response, or with 429 or 5xx, are retried after growing waits. A request that gets 500 every time
-    is dropped. After 409 the lease is lost, and the worker stops the job. 401, 403 and 404 end the worker with the
-    reason. Any other refusal is raised to the caller.
-    """
+    """Client of one service for one worker. Retries let a measurement survive a restart of the service."""
 
     def __init__(
         self, url: str, token: str | None, worker: str, transport: httpx.AsyncBaseTransport | None = None

@@ -192,7 +192,6 @@ DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 """Device files of GPUs: NVIDIA's driver, AMD's, that of Windows behind WSL. Source: their packages."""
 
 NEEDED_BY_SWEEPS = ("numpy", "pyarrow", "pydantic")
-"""Packages that parts of sweeps need."""
 
 TORCH_SECONDS = 120.0
 """Longest wait for torch to load. Source: a choice; a cold network disk takes a minute."""

@@ -343,7 +343,6 @@ def measurement(
 
 
 FORMATS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn"}
-"""Names of number formats in torch."""
 
 MOST_DISTINCT = 4_194_301
 """Most distinct random numbers of a buffer; a larger one repeats them. It is prime, so that no two rows are equal."""

@@ -117,7 +117,6 @@ LAST_BYTES = 2_000
 """Length of the end of a log that is reported where there is no record. Source: a choice."""
 
 SECRETS = ("TRAINCOST_TOKEN",)
-"""Variables of the worker's environment that measurements must not see."""
 
 
 class LocalRunner:

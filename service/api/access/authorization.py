@@ -141,7 +141,6 @@ class Grant:
     token_end_seconds: float | None = None
     """Expiry of the token [second since 1970]; None without a token."""
     scope: Scope
-    """Scope that the request requires."""
 
 
 def caller_of(request: Request) -> Caller:

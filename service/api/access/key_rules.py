@@ -71,7 +71,6 @@ class NewKey:
     """A new key."""
 
     key: ApiKey
-    """The stored row."""
     presented: str
     """The credential that callers send; it is shown once and not stored."""
 

@@ -48,10 +48,7 @@ CLOSES = {"Connection": "close"}
 
 
 class BodyLimit:
-    """ASGI middleware that limits the body, and reads it on the first `receive`, after authentication.
-
-    The body arrives whole, or `receive` raises ApiError: too long, too late, or beyond the memory budget.
-    """
+    """ASGI middleware that limits the body, and reads it on the first `receive`, after authentication."""
 
     def __init__(
         self,

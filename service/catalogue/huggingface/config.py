@@ -19,7 +19,6 @@ NESTED = ("attn_config", "ffn_config")
 MOST = 1 << 26
 """Largest number of any key."""
 MOST_LAYERS = 2048
-"""Longest list with one item a layer."""
 
 WHOLES = rule_for(Annotated[tuple[Annotated[int, Interval(ge=0, le=MOST)], ...], Len(0, MOST_LAYERS)] | None)
 

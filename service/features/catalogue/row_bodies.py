@@ -253,7 +253,6 @@ READ_FROM = "read from a Hugging Face config"
 
 NOT_IN_SLUGS = re.compile(r"[^a-z0-9.]+")
 LONGEST_ASSUMPTIONS = 3500
-"""Most characters of assumptions in a note."""
 
 
 def with_model(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -323,7 +322,6 @@ SINGULAR: Mapping[str, str] = {
     "rate-cards": "RateCard",
     "regions": "Region",
 }
-"""Singular of each list, in names of schemas and operations."""
 
 REQUIRED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "models": ("slug",),

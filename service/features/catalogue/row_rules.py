@@ -31,7 +31,6 @@ SLUG = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
 """Slugs of custom rows, which appear in URLs and cells unquoted."""
 LONGEST_SLUG = 100
 RESERVED = frozenset({"import"})
-"""Slugs that are paths."""
 TYPO_LIKENESS = 0.75
 """Likeness above which an unknown architecture counts as misspelt."""
 MOST_DIFFERENCE_FRACTION = 0.01

@@ -28,12 +28,10 @@ MAIN = (FITS, "parameters.total", *COLUMNS)
 """Default numbers of a table."""
 
 NAME = re.compile(r"[a-z0-9_.-]+")
-"""Pattern of names for columns and elements."""
 
 MOST_METRICS = 100
 MOST_SWEPT = 2
 MOST_ROWS = 200
-"""Most rows of a sweep; each is one answer."""
 
 ROOT = "estimate"
 

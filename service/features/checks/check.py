@@ -116,10 +116,8 @@ LEFT_OUT = "the deadline may have come before every alternative was tried: a lar
 NO_TURN = "not every alternative was tried: the service had no process free for them within deadline_seconds; ask again"
 
 StoreQuestion = Callable[[CheckedQuestion], None]
-"""Stores the question of a check, so that its estimate can be read again."""
 
 Evaluator = Callable[[Mapping[str, Any], Catalogue, StoreQuestion], Any]
-"""Check of the job that a body describes."""
 
 
 def check(body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion = lambda _: None) -> Check:

@@ -146,11 +146,9 @@ class ParsedCheck:
     """A parsed request for a check."""
 
     question: Mapping[str, Any]
-    """The question, as a body of POST /v1/estimates."""
     parsed: ParsedQuestion
     """The same question, parsed, with its names looked up in the catalogue."""
     limits: Limits
-    """Limits of the run."""
     free_pool: tuple[Any, ...]
     """Clusters of free GPUs, each in the form of a question's cluster."""
     deadline_seconds: float

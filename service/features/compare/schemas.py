@@ -209,10 +209,8 @@ class Entry:
     """An item of the list of clusters with its unparsed values."""
 
     place: str
-    """Dotted path of the item."""
     cluster: Any
     cluster_place: str
-    """Dotted path of the cluster."""
     name: str | None = None
     """Name that the caller gave."""
     changes: Mapping[str, Mapping[str, Any]]
@@ -341,7 +339,6 @@ class Variant:
     entry: Entry
     """The cluster and its overrides."""
     parsed: ParsedQuestion
-    """The question, without a price."""
     prices: Sequence[Placed]
     """Each unparsed price; None for no price."""
 

@@ -31,7 +31,6 @@ REQUIRED_FIELDS = {
 """Field without which a part of the answer is null."""
 
 MOST_COMPLETIONS = 3
-"""Most completions suggested for the beginning of a name."""
 
 MAIN = "fits, device_peak_bytes, parameters.total, total_flop, step_seconds, mfu_fraction, gpu_hours, days, cost_usd"
 """Common metrics, suggested when no name is similar."""

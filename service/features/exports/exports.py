@@ -71,7 +71,6 @@ COMMAND = "command"
 """Field of problems of a given command."""
 
 MOST_UNKNOWN = 200
-"""Settings not understood that an answer names."""
 LONGEST_NAME = 80
 """Characters of such a setting's name that are repeated."""
 

@@ -245,11 +245,7 @@ QUANTITIES = ("live_bytes_peak", "allocated_peak", "step")
 
 
 def at_full_depth(measured: Sequence[Compared], whole: Sequence[Expected]) -> tuple[Deepened, ...]:
-    """Quantities of the measured depths extrapolated to full depth, with the prediction for each.
-
-    A deeper model may peak at another moment of the step. Where predictions exist, they give the growth, and the
-    residual at both depths is extrapolated; else the measured quantity is.
-    """
+    """Quantities of the measured depths extrapolated to full depth, with the prediction for each."""
     rows = (_at_full_depth(name, measured, whole) for name in QUANTITIES)
     return tuple(one for one in rows if one is not None)
 

@@ -22,7 +22,6 @@ from service.validation.reading import read_spec
 
 ALL_PROBES: tuple[ProbeName, ...] = get_args(ProbeName)
 PROBES_OF_ONE: tuple[ProbeName, ...] = tuple(probe for probe in ALL_PROBES if probe != "collective")
-"""Default probes of a job with one GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +48,8 @@ class ParsedLaunchCheck:
     question: Mapping[str, Any]
     """Question as sent, or from the stored estimate."""
     parsed: ParsedQuestion
-    """The parsed question."""
     estimate: Answer
-    """Its estimate."""
     request: LaunchCheckRequest
-    """How to measure it."""
 
     @property
     def probes(self) -> tuple[ProbeName, ...]:

@@ -155,7 +155,6 @@ class Item:
     """One entry of a probe's parameters."""
 
     entry: Any
-    """Entry in the task for the worker."""
     name: str
     once_seconds: float
     weight_flop: float
@@ -226,7 +225,6 @@ MASKED_MIXERS = frozenset({"sliding_attention", "chunked_attention"})
 scaled_dot_product_attention."""
 
 ONE_REPLICA = Software(name="transformers", implementation="eager")
-"""Software of the step probe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +232,6 @@ class SizedQuestion:
     """Questions that the probes measure."""
 
     resolved: ResolvedQuestion
-    """The question whose shapes are measured."""
     steps: tuple[ResolvedQuestion, ...]
     """Questions of the step probe, at the smaller and the larger depth; empty where none fits."""
     whole: ResolvedQuestion | None

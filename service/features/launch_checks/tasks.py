@@ -36,7 +36,6 @@ from service.features.launch_checks.targets import (
 from service.validation.reading import to_wire
 
 Measurable = tuple[tuple[Item, ...], tuple[str, ...]]
-"""Items to measure, and notes on what is left out."""
 
 
 def product_items(resolved: ResolvedQuestion, target: Target) -> Measurable:
@@ -321,7 +320,6 @@ MOVED = {"copy": 2.0, "read": 1.0, "host_to_device": 1.0, "device_to_host": 1.0}
 """Bytes that an operation moves per byte of its size. Source: definition."""
 
 CONTEXT = Expected(probe="context", operation="context", shape={}, quantity="bytes")
-"""Memory of a bare context and its first kernel."""
 
 
 def bandwidth_items(_: ResolvedQuestion, target: Target) -> Measurable:

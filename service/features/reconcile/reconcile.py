@@ -292,7 +292,6 @@ def compare_jobs(slurm_records: slurm.SlurmRecords, predict: Predict) -> tuple[l
 
 
 A_WEEK_AGO = "now-7days"
-"""Default start; sacct's own is today, when few training runs end."""
 
 LONGEST_SECONDS = 600.0
 """Timeout of sacct. Source: a choice; a slurmdbd of millions of jobs takes minutes."""

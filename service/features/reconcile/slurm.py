@@ -92,7 +92,6 @@ MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:Z|[+-]\d\d:?\d\d)?|\d{9,1
 """ISO 8601, or seconds since 1970."""
 
 NEVER = frozenset({"", "Unknown", "None", "N/A", "0"})
-"""Values of a missing moment."""
 
 NO_TIME_FORMAT = "unset SLURM_TIME_FORMAT, or set it to standard, and call sacct again"
 LOCALE = "call sacct with LC_ALL=C, and do not let a spreadsheet save its output"
@@ -151,7 +150,6 @@ def total_gpus(counts: dict[str | None, int]) -> tuple[int | None, bool]:
 
 
 COLUMNS = ("JobID", "Cluster", "State", "ElapsedRaw", "AllocTRES", "ReqTRES", "Start", "AdminComment", "Comment")
-"""Columns to request from sacct; free text comes last."""
 
 COMMAND = f"sacct --parsable2 --duplicates --allusers --format={','.join(COLUMNS)}"
 """Command whose output is read here."""

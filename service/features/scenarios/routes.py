@@ -47,7 +47,6 @@ WORKBOOKS: dict[str, tuple[str, Callable[[Sequence[Sheet]], bytes], str]] = {
     "xlsx": (XLSX, excel_file, "an Excel workbook"),
     "ods": (open_document.MEDIA_TYPE, open_document.open_document_file, "an OpenDocument spreadsheet"),
 }
-"""Media type, writer and name of a budget by the ending of its path."""
 
 
 def _attachment(name: str) -> dict[str, str]:

@@ -35,7 +35,6 @@ class ParsedScenario:
     """Parsed request for a scenario."""
 
     label: schemas.ScenarioRequest
-    """Name and note, in Unicode's composed form."""
     question: Mapping[str, Any]
     found: Answer | None
     """Its answer; None if the question is unchanged, so that the stored answer applies."""

@@ -96,7 +96,6 @@ class _Base:
     resolved: Mapping[str, Any]
     """The question with every default filled."""
     own: Mapping[str, Any]
-    """Values of the varied fields in it."""
     metrics: Mapping[str, Metric]
     whole: Mapping[str, Any]
 

@@ -359,4 +359,3 @@ SPECIAL: Mapping[str, Callable[[SolveRequest, Catalogue], Steps[Solution]]] = {
     "model": solve_size,
     "cluster": solve_cluster,
 }
-"""Solvers of fields that are not a single number."""

@@ -82,11 +82,7 @@ LEAVE_SECONDS = 1.0
 
 @asynccontextmanager
 async def expiring_leases(app: FastAPI) -> AsyncIterator[None]:
-    """Requeue jobs whose lease expired and remove old rows while the application runs.
-
-    The first check comes half a lease after the start: workers that could not reach the service meanwhile have sent
-    heartbeats by then. A change of the system clock takes no job from a worker.
-    """
+    """Requeue jobs whose lease expired and remove old rows while the application runs."""
     engine: Engine | None = app.state.engine
     if engine is None:
         yield

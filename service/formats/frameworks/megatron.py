@@ -315,7 +315,6 @@ def even_chunks(stage_layers: Sequence[int], stages: int) -> int:
 
 
 CONTEXT_METHODS: Mapping[str, str] = _TABLE["rules"]["layout.context_method"]["choices"]
-"""Methods of cp-comm-type."""
 
 SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 """ZeRO stages of data-parallel-sharding-strategy."""
@@ -325,7 +324,6 @@ FP8_RECIPES = {
 }  # fmt: skip
 
 FUSED_LOSSES = {"native": "fused", "te": "transformer-engine"}
-"""Losses of cross-entropy-fusion-impl."""
 
 DTYPES = {name: name for name in ("fp32", "bf16", "fp16", "fp8")}
 """Formats of the optimizer's states."""

@@ -17,7 +17,6 @@ from service.formats.text import Entry, Settings, command_text, nested, toml_tex
 _TABLE = rules.framework_table("torchtitan", "shared", "0.2", "0.3", "main", "read", "schedules", "registered")
 
 SCHEDULES: Mapping[str, str] = _TABLE["schedules"]
-"""Names of pipeline schedules in torch.distributed.pipelining."""
 
 
 def _schedule(value: Any, question: CompleteQuestion) -> rules.Written:

@@ -65,13 +65,11 @@ JOBSET = launcher("jobset", _jobset)
 
 
 ANNOTATION = "traincost/question"
-"""Annotation with parts of the question, as JSON."""
 
 LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "cloud.google.com/gke-accelerator")
 """Labels of nodes that name their GPU."""
 
 RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "gpu.intel.com/i915")
-"""Resources that count GPUs."""
 
 MOST_GPUS = 1 << 20
 

@@ -22,7 +22,6 @@ from service.worker.probing import (
 )
 
 BACKENDS = {"flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
-"""Names of kernels in torch."""
 
 TRIAL_LENGTH = 128
 """Tokens of a first trial of a kernel. Source: a choice, one block of any kernel."""
