@@ -56,7 +56,7 @@ MULTIPLES = frozenset({
 })  # fmt: skip
 """How many times an even or usual share; names that users know."""
 
-IN_ITS_OWN_UNIT = frozenset({"evaluate", "predict", "predicted", "predicted_value"})
+IN_ITS_OWN_UNIT = frozenset({"evaluate", "predict", "predicted", "predicted_value", "quantile"})
 """What is asked of one measurement, and told in the unit of that measurement."""
 
 UNIT_STANDS_BESIDE = {
