@@ -1,0 +1,58 @@
+"""What small models save, hold and multiply, as torch counts them in classes of transformers and of torchtitan."""
+
+import json
+import os
+import subprocess
+from functools import cache
+
+import pytest
+
+from service.catalogue.huggingface.importing import import_config
+from service.estimator import Layout, Question, Recipe
+from service.estimator.memory.activations import rank_load_of
+from service.estimator.memory.states import all_gathered_weights, sharded_lines
+from service.estimator.model.counts import sequence_flop
+from service.estimator.parallelism.stages import Stage
+from service.estimator.question import Cluster, Method, Software
+from service.estimator.resolve import resolve
+from service.estimator.samples import H100, sample_degrees
+from service.estimator.workload import Workload
+from tests.estimator.memory.torch_cases import BATCH, CASES, TOKENS, Case
+from tests.house.source import ROOT
+from tests.needing import needs, tool
+
+WITHIN = 0.01
+"""Share by which saved bytes may differ: rotary angles, a number a token of each norm, and the like are not counted."""
+
+TITAN = "torchtitan-0.3.0"
+
+
+def workload_of(case: Case) -> Workload:
+    """The case as a question on one device, resolved."""
+    config = {"model_type": case.type, **case.config}
+    stack = Software(name=case.library, implementation="eager", cross_entropy="eager")  # type: ignore[arg-type]
+    recipe = Recipe(
+        sequence_length=TOKENS, micro_batch=BATCH, stack=stack, method=Method(**case.method),
+        precision=case.precision, attention=case.attention, recompute=case.recompute,  # type: ignore[arg-type]
+    )  # fmt: skip
+    question = Question(
+        model=import_config(config).model, recipe=recipe, layout=Layout(), gpu=H100, cluster=Cluster(gpu=H100.slug, gpus=1)
+    )
+    return resolve(question).workload
+
+
+def predicted(case: Case) -> dict[str, float]:
+    """The same counts by the ledger."""
+    workload, degrees = workload_of(case), sample_degrees(micro_batch=BATCH)
+    counts = workload.ledger.kind_counts()
+    stage = Stage(index=0, chunk_counts=(counts,), depths=0, is_first=True, is_last=True)
+    load = rank_load_of(workload, degrees, stage)
+    flop = sequence_flop(workload.ledger, workload.recompute)
+    states = sharded_lines(workload, load)["optimizer_states"]
+    cast = all_gathered_weights(workload, degrees, load)
+    return {
+        "saved_bytes": sum(load.kept_bytes) + load.kept_logits_bytes + cast.cast_bytes,
+        "state_bytes": (states.dense + states.expert) * states.each_bytes,
+        "forward_flop": BATCH * flop.full,
+        "backward_flop": BATCH * flop.full_backward,
+    }

@@ -1,0 +1,255 @@
+"""What torch says that small models save, hold and multiply, in an environment with transformers, peft and torchtitan.
+
+Writes for each case the bytes of saved tensors, each storage once, weights and inputs left out; the bytes of
+optimizer states; and the FLOP of the forward and of the backward pass.
+"""
+
+import contextlib
+import json
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+from torch.nn import functional
+from torch.utils import flop_counter
+
+from tests.estimator.memory.torch_cases import BATCH, CASES, PURE, TOKENS, VOCABULARY, Case
+
+WIDE = {torch.pow: "pow", torch.Tensor.pow: "pow", functional.layer_norm: "layer_norm"}
+"""Functions that autocast runs in fp32 on CUDA, and not on CPUs. Source: torch aten/src/ATen/autocast_mode.h."""
+
+
+class CudaAutocast(torch.overrides.TorchFunctionMode):
+    """On CPU, the formats that autocast chooses on CUDA."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a function, in fp32 where autocast on CUDA would."""
+        if function in WIDE and torch.is_autocast_enabled("cpu"):
+            args = [one.float() if isinstance(one, torch.Tensor) else one for one in args]
+        return function(*args, **(kwargs or {}))
+
+
+class Held:
+    """A saved tensor, held by the graph alone."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+
+class Quantized(torch.autograd.Function):
+    """A product with a matrix of 4 bits, which saves none of its input: bitsandbytes' MatMul4Bit."""
+
+    @staticmethod
+    def forward(context: Any, rows: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+        """The product with the matrix in the format of the rows."""
+        context.matrix = matrix
+        return rows @ matrix.to(rows.dtype).t()
+
+    @staticmethod
+    def backward(context: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """The gradient of the rows."""
+        return gradients[0] @ context.matrix.to(gradients[0].dtype), None
+
+
+class Linear4bit(nn.Linear):
+    """bitsandbytes' linear layer, as far as it changes what is saved."""
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """The product, in the compute format."""
+        return Quantized.apply(rows.to(torch.bfloat16), self.weight).to(rows.dtype)
+
+
+def part_of(name: str) -> str:
+    """The part of the model that a parameter belongs to."""
+    parts = {"embed": "embedding", "norm": "norms", "lm_head": "head", "self_attn": "attention", "mlp": "mlp"}
+    return next((part for word, part in parts.items() if word in name), "")
+
+
+def freeze(model: nn.Module, method: Mapping[str, Any]) -> None:
+    """Freeze what a method does not train; what is frozen is held in the compute format."""
+    for name, parameter in model.named_parameters():
+        layer = int(name.split("layers.")[1].split(".")[0]) if "layers." in name else None
+        is_early = layer is not None and layer < method.get("frozen_layers", 0)
+        if is_early or part_of(name) in method.get("frozen", ()):
+            parameter.requires_grad_(requires_grad=False)
+
+
+def quantize(model: nn.Module) -> None:
+    """Take bitsandbytes' layers for the layers' matrices."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear) and name != "lm_head":
+            module.__class__ = Linear4bit
+
+
+def of_transformers(case: Case) -> nn.Module:
+    """A model of transformers in training."""
+    config = transformers.AutoConfig.for_model(case.type, **case.config)
+    config._attn_implementation = "eager" if case.attention == "eager" else "sdpa"
+    method = case.method
+    is_wide = case.precision in ("fp32", "bf16-mixed")
+    holds_frozen = case.precision == "bf16-mixed" and method["name"] != "full"
+    torch.set_default_dtype(torch.float32 if is_wide and not holds_frozen else torch.bfloat16)
+    model = transformers.AutoModelForCausalLM.from_config(config).train()
+    torch.set_default_dtype(torch.float32)
+    if method["name"] == "full":
+        freeze(model, method)
+        if case.precision == "bf16-mixed":
+            for parameter in model.parameters():
+                parameter.data = parameter.data if parameter.requires_grad else parameter.data.bfloat16()
+    else:
+        import peft
+
+        if method["name"] == "qlora":
+            quantize(model)
+        adapters = peft.LoraConfig(
+            r=method["rank"], target_modules=list(method["targets"]), lora_dropout=0.0, task_type="CAUSAL_LM"
+        )
+        model = peft.get_peft_model(model, adapters, autocast_adapter_dtype=case.precision != PURE)
+    if case.recompute == "full":
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+        if method["name"] != "full":
+            model.enable_input_require_grads()
+    return model
+
+
+class Titan(nn.Module):
+    """A model of torchtitan with its loss."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> Any:
+        """The loss of the labels."""
+        from torchtitan.components.loss import cross_entropy_loss
+
+        logits = self.model(input_ids)
+        return transformers.utils.ModelOutput(loss=cross_entropy_loss(logits, labels))
+
+
+def of_torchtitan(case: Case) -> nn.Module:
+    """A model of torchtitan in training, its parameters as FSDP2 gathers them, its attention torch's."""
+    from torchtitan.models import llama3, qwen3
+    from torchtitan.models.common import attention, config_utils
+
+    for module in (llama3, qwen3, config_utils):
+        module.get_attention_config = lambda _: attention.ScaledDotProductAttention.Config()
+    attention.ScaledDotProductAttention.sdpa_backends = [torch.nn.attention.SDPBackend.FLASH_ATTENTION]
+    config, width = case.config, case.config["hidden_size"]
+    head = config["head_dim"]
+    shared = {
+        "n_layers": config["num_hidden_layers"], "dim": width, "n_heads": config["num_attention_heads"],
+        "n_kv_heads": config["num_key_value_heads"], "fuse_qkv": False, "attn_backend": "sdpa",
+    }  # fmt: skip
+    rope = {"dim": head, "max_seq_len": TOKENS, "theta": 10_000.0}
+    if case.type == "llama":
+        package, norm = llama3, llama3.RMSNorm.Config(normalized_shape=width, param_init=llama3._NORM_INIT)
+        layers = llama3._build_llama3_layers(
+            **shared, hidden_dim=config["intermediate_size"], rope=llama3.ComplexRoPE.Config(**rope)
+        )
+        kind = llama3.Llama3Model
+    else:
+        package, norm = qwen3, qwen3._qwen3_norm(width)
+        layers = qwen3._build_qwen3_moe_layers(
+            **shared, head_dim=head, moe_hidden_dim=config["moe_intermediate_size"],
+            num_experts=config["num_experts"], top_k=config["num_experts_per_tok"],
+            rope=qwen3.CosSinRoPE.Config(**rope), moe_comm_backend="standard",
+        )  # fmt: skip
+        kind = qwen3.Qwen3Model
+    built = kind.Config(
+        vocab_size=VOCABULARY, dim=width, norm=norm, layers=layers,
+        tok_embeddings=package.Embedding.Config(
+            num_embeddings=VOCABULARY, embedding_dim=width, param_init=package._EMBEDDING_INIT
+        ),
+        lm_head=package.Linear.Config(in_features=width, out_features=VOCABULARY, param_init=package._LINEAR_INIT),
+    ).build()  # fmt: skip
+    for parameter in built.parameters():
+        parameter.data = torch.randn_like(parameter, dtype=torch.bfloat16) * 0.02
+    for module in built.modules():
+        if hasattr(module, "cache") and hasattr(module, "_precompute_cache"):
+            module.cache = module._precompute_cache()
+    return Titan(built).train()
+
+
+def attention_flop(queries: Any, keys: Any, values: Any, *_: Any, **__: Any) -> int:
+    """FLOP of torch's fused attention on CPU, which its counter leaves out."""
+    heads = queries[:2] + keys[2:]
+    return flop_counter.sdpa_flop_count(queries, heads, values[:1] + queries[1:2] + values[2:])
+
+
+def attention_backward_flop(upstream: Any, queries: Any, keys: Any, values: Any, *_: Any, **__: Any) -> int:
+    """FLOP of its backward pass, the scores that the kernel computes again left out."""
+    return 2 * attention_flop(queries, keys, values)
+
+
+def grouped_flop(rows: Any, matrices: Any, *_: Any, **__: Any) -> int:
+    """FLOP of a grouped product, which torch's counter leaves out: of rows by matrices, or for these."""
+    if len(rows) == len(matrices) == 2:
+        return 2 * rows[0] * rows[1] * matrices[1]
+    return 2 * rows[0] * rows[1] * matrices[2]
+
+
+aten = torch.ops.aten
+FORMULAS = {
+    aten._scaled_dot_product_flash_attention_for_cpu: attention_flop,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward: attention_backward_flop,
+    aten._grouped_mm: grouped_flop,
+}
+
+
+def saved_storages(held: "weakref.WeakSet[Held]", excluded: set[int], mark: Callable[[Any], None]) -> Iterator[Any]:
+    """Bytes of each storage that the graph holds."""
+    seen = set(excluded)
+    for one in held:
+        storage = one.tensor.untyped_storage()
+        if storage.data_ptr() not in seen:
+            seen.add(storage.data_ptr())
+            mark(one)
+            yield storage.nbytes()
+
+
+def counted(case: Case, mark: Callable[[Any], None] = lambda _: None) -> dict[str, int]:
+    """The counts of one training step."""
+    torch.manual_seed(0)
+    model = of_transformers(case) if case.library == "transformers" else of_torchtitan(case)
+    tokens = torch.randint(VOCABULARY, (BATCH, TOKENS))
+    labels = tokens.clone()
+    excluded = {one.untyped_storage().data_ptr() for one in (*model.parameters(), *model.buffers(), tokens, labels)}
+    held: weakref.WeakSet[Held] = weakref.WeakSet()
+
+    def pack(tensor: torch.Tensor) -> Held:
+        one = Held(tensor)
+        held.add(one)
+        return one
+
+    optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad])
+    is_mixed = case.precision == "bf16-mixed"
+    options = {"use_cache": False} if case.library == "transformers" else {}
+    with flop_counter.FlopCounterMode(display=False, custom_mapping=FORMULAS) as flop:
+        with (
+            torch.autograd.graph.saved_tensors_hooks(pack, lambda one: one.tensor),
+            torch.autocast("cpu", torch.bfloat16) if is_mixed else contextlib.nullcontext(),
+            CudaAutocast(),
+        ):
+            loss = model(input_ids=tokens, labels=labels, **options).loss
+        forward = flop.get_total_flops()
+        saved_bytes = sum(saved_storages(held, excluded, mark))
+        with CudaAutocast():
+            loss.backward()
+    optimizer.step()
+    states = [one for state in optimizer.state.values() for one in state.values()]
+    return {
+        "saved_bytes": saved_bytes,
+        "state_bytes": sum(one.nbytes for one in states if one.dim()),
+        "forward_flop": forward,
+        "backward_flop": flop.get_total_flops() - forward,
+    }
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    json.dump({name: counted(case) for name, case in CASES.items()}, sys.stdout)
