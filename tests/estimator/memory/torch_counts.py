@@ -19,15 +19,37 @@ from torch.utils import flop_counter
 
 from tests.estimator.memory.torch_cases import BATCH, CASES, PURE, TOKENS, VOCABULARY, Case
 
-WIDE = {torch.pow: "pow", torch.Tensor.pow: "pow", functional.layer_norm: "layer_norm"}
+WIDE = (torch.pow, torch.Tensor.pow, functional.layer_norm)
 """Functions that autocast runs in fp32 on CUDA, and not on CPUs. Source: torch aten/src/ATen/autocast_mode.h."""
 
 
-class CudaAutocast(torch.overrides.TorchFunctionMode):
-    """On CPU, the formats that autocast chooses on CUDA."""
+class FusedNorm(torch.autograd.Function):
+    """A root mean square norm in one kernel, as on CUDA; it saves its input and a number a token."""
+
+    # Source: torch 2.13 aten/src/ATen/native/layer_norm.cpp, tools/autograd/derivatives.yaml (_fused_rms_norm)
+
+    @staticmethod
+    def forward(context: Any, rows: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
+        """The normed rows."""
+        scale = torch.rsqrt(rows.float().pow(2).mean(-1, keepdim=True) + epsilon)
+        context.save_for_backward(rows, weight, scale)
+        return (rows.float() * scale).to(rows.dtype) * weight
+
+    @staticmethod
+    def backward(context: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
+        """Gradients of the rows and of the weight, right in size alone."""
+        rows, weight, scale = context.saved_tensors
+        return gradients[0] * scale.to(rows.dtype) * weight, torch.zeros_like(weight), None
+
+
+class AsOnCuda(torch.overrides.TorchFunctionMode):
+    """On CPU, the formats that autocast chooses on CUDA, and its kernel for norms."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function, in fp32 where autocast on CUDA would."""
+        if function is functional.rms_norm:
+            rows, _, weight, epsilon = (*args, *(kwargs or {}).values())
+            return FusedNorm.apply(rows, weight, epsilon or torch.finfo(rows.dtype).eps)
         if function in WIDE and torch.is_autocast_enabled("cpu"):
             args = [one.float() if isinstance(one, torch.Tensor) else one for one in args]
         return function(*args, **(kwargs or {}))
@@ -186,6 +208,16 @@ def attention_backward_flop(upstream: Any, queries: Any, keys: Any, values: Any,
     return 2 * attention_flop(queries, keys, values)
 
 
+def convolution_flop(rows: Any, weight: Any, *_: Any, **__: Any) -> int:
+    """FLOP of a convolution of each channel by itself, what its padding adds left out."""
+    return 2 * rows[0] * weight[0] * weight[-1] * TOKENS
+
+
+def convolution_backward_flop(upstream: Any, rows: Any, weight: Any, *_: Any, **__: Any) -> int:
+    """FLOP of its backward pass, in which torch's counter forgets that channels are apart."""
+    return 2 * convolution_flop(rows, weight)
+
+
 def grouped_flop(rows: Any, matrices: Any, *_: Any, **__: Any) -> int:
     """FLOP of a grouped product, which torch's counter leaves out: of rows by matrices, or for these."""
     if len(rows) == len(matrices) == 2:
@@ -198,6 +230,8 @@ FORMULAS = {
     aten._scaled_dot_product_flash_attention_for_cpu: attention_flop,
     aten._scaled_dot_product_flash_attention_for_cpu_backward: attention_backward_flop,
     aten._grouped_mm: grouped_flop,
+    aten.convolution: convolution_flop,
+    aten.convolution_backward: convolution_backward_flop,
 }
 
 
@@ -233,12 +267,12 @@ def counted(case: Case, mark: Callable[[Any], None] = lambda _: None) -> dict[st
         with (
             torch.autograd.graph.saved_tensors_hooks(pack, lambda one: one.tensor),
             torch.autocast("cpu", torch.bfloat16) if is_mixed else contextlib.nullcontext(),
-            CudaAutocast(),
+            AsOnCuda(),
         ):
             loss = model(input_ids=tokens, labels=labels, **options).loss
         forward = flop.get_total_flops()
         saved_bytes = sum(saved_storages(held, excluded, mark))
-        with CudaAutocast():
+        with AsOnCuda():
             loss.backward()
     optimizer.step()
     states = [one for state in optimizer.state.values() for one in state.values()]
