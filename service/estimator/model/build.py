@@ -171,7 +171,8 @@ def layer_ops(model: Model, shape: LayerShape, setting: SequenceSettings) -> Ops
     mixed = _with_tied_block(mixer) if shape.is_reuse else mixer
     dense = feed_forward_ops(model, setting, width=model.intermediate_size or 0) if "dense" in shape.mlp else ()
     channels = (*dense, *(expert_ops(model, setting) if shape.is_sparse else ()))
-    attention_norm = norm_op("attention.norm", model, setting, readers=_readers(mixed))
+    is_joint = setting.runs_transformers and model.is_gpt2
+    attention_norm = norm_op("attention.norm", model, setting, readers=1 if is_joint else _readers(mixed))
     reads = (GROUP,) if model.parallel_attention else ()
     mlp_norm = norm_op("mlp.norm", model, setting, readers=_readers(channels), reads=reads)
     has_own_norm = model.norms_per_layer > 1 or not mixed
