@@ -29,6 +29,7 @@ from service.estimator.software.stacks import (
     requested_software,
     software_of,
 )
+from service.estimator.software.versions import at_least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,13 @@ def recompute_of(recipe: Recipe) -> Recompute:
     return rule
 
 
+def _repeats_key_values(run: Implementation, kernel: AttentionName, versions: Versions) -> bool:
+    """Whether keys and values are copied to every query head."""
+    if kernel == "eager":
+        return run.repeats_key_values
+    return run.fused_repeats_before is not None and not at_least(versions.torchtitan, run.fused_repeats_before)
+
+
 def workload_of(question: CompleteQuestion) -> Workload:
     """The workload of a question: its rows and its ledger, each looked up once."""
     recipe, gpu, method = question.recipe, question.gpu, method_of(question.recipe)
@@ -88,7 +96,8 @@ def workload_of(question: CompleteQuestion) -> Workload:
         drops_out=recipe.dropout_fraction > 0,
         fused_norm=run.fused_norm,
         fused_activation=run.fused_activation,
-        repeats_key_values=run.repeats_key_values,
+        repeats_key_values=_repeats_key_values(run, kernel, software.versions or Versions()),
+        masks_windows=run.runs_transformers and recipe.attention == "flash" and kernel != "eager",
         product_bytes=precision.product_bytes if run.keeps_fp8_inputs else None,
         casts_each_input=run.casts_each_input and precision.is_mixed,
         runs_transformers=run.runs_transformers,

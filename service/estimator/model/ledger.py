@@ -397,6 +397,8 @@ class SequenceSettings:
     """The activation keeps only its inputs and output."""
     repeats_key_values: bool = False
     """Keys and values are copied to every query head before attention."""
+    masks_windows: bool = False
+    """The fused kernel takes a window as a mask of all pairs, which it keeps, and every query head's own keys."""
     copies_result: bool = False
     """The attention kernel's result is kept a second time, in the order of the other activations."""
     product_bytes: float | None = None

@@ -215,13 +215,15 @@ def core_attention_op(
     # Flash attention saves one fp32 number a query (the log-sum-exp), and its backward pass computes the scores again.
     # Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (5 a s^2 b, 4 of 11 s b h for q, k, v);
     # Dao 2023, arXiv:2307.08691, section 3.1 (log-sum-exp, scores again in the backward pass); transformers 5.23.0
-    # modeling_llama.eager_attention_forward, modeling_gpt2.eager_attention_forward (fp32 under autocast alone)
+    # modeling_llama.eager_attention_forward, modeling_gpt2.eager_attention_forward (fp32 under autocast alone);
+    # integrations/sdpa_attention.py (a mask of a window in the format of the queries, and keys repeated beside it)
     heads, tokens = model.num_attention_heads, setting.tokens
     visible = partial(
         visible_pairs_twice, layer_type=layer_type, window=model.sliding_window, chunk=model.attention_chunk_size
     )
     pairs_twice = sequence_pairs_twice(setting.documents, tokens, visible)
-    repeated = setting.repeats_key_values or model.kv_lora_rank is not None
+    is_masked = setting.masks_windows and visible(tokens) != tokens**2
+    repeated = setting.repeats_key_values or is_masked or model.kv_lora_rank is not None
     key_heads = heads if repeated else model.key_value_heads
     queries, result = setting.tensor_bytes(heads * query_width), setting.tensor_bytes(heads * value_width)
     keys_values = setting.tensor_bytes(key_heads * (query_width + value_width))
@@ -241,6 +243,7 @@ def core_attention_op(
             Saved(keys_values, Split.TENSOR if repeated else Split.KEY_VALUE, input_modules),
             Saved(_saved_score_bytes(model, setting), Split.TENSOR, ("core_attn",)),
             *((Saved(result, Split.BATCHED),) if setting.copies_result and model.kv_lora_rank is None else ()),
+            *((Saved(setting.element_bytes * tokens**2, Split.WHOLE),) if is_masked else ()),
         ),
         transient=_gradients(model, setting, query_width, value_width, key_heads),
         moved_bytes=queries + keys_values + result + _streamed_score_bytes(model, setting),
