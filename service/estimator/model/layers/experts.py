@@ -62,13 +62,15 @@ def _routed(model: Model, setting: SequenceSettings) -> Ops:
     width, inner_width = model.expert_input_width, model.expert_width
     inner, activation_numbers = (2 if model.gated_mlp else 1) * inner_width, model.activation_parameters
     vector = Weight(1, activation_numbers, Split.EXPERT, model.num_experts, "vector")
-    weighted_width = 0 if model.gated_mlp or setting.weighs_results else inner_width
+    # Beside what an activation reads, its result: the gate's where a product reads it, the weighed one where it is kept.
+    keeps_more = not (setting.fused_activation if model.gated_mlp else setting.weighs_results)
+    kept_width = inner_width if keeps_more else 0
     activation = Op(
         name="moe.activation",
         kind="elementwise",
         split=Split.TENSOR,
         weights=(vector,) if activation_numbers else (),
-        saved=(Saved(tensor_bytes * (inner + weighted_width), Split.TENSOR, ("moe",)),),
+        saved=(Saved(tensor_bytes * (inner + kept_width), Split.TENSOR, ("moe",)),),
         transient=(Saved(tensor_bytes * (inner + inner_width), Split.TENSOR),),
         moved_bytes=tensor_bytes * (inner + inner_width),
         modules=("moe", "moe_act"),
