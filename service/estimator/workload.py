@@ -88,6 +88,7 @@ def workload_of(question: CompleteQuestion) -> Workload:
     stack, run = STACKS[software.name], implementation_of(software)
     kernel = kernel_of(recipe.attention, run, gpu, deterministic=software.deterministic)
     load, capacity = recipe.expert_imbalance, recipe.expert_capacity_factor
+    is_cast = run.casts_each_input and precision.is_mixed
     setting = SequenceSettings(
         tokens=recipe.sequence_length,
         element_bytes=precision.element_bytes,
@@ -99,7 +100,8 @@ def workload_of(question: CompleteQuestion) -> Workload:
         repeats_key_values=_repeats_key_values(run, kernel, software.versions or Versions()),
         masks_windows=run.runs_transformers and recipe.attention == "flash" and kernel != "eager",
         product_bytes=precision.product_bytes if run.keeps_fp8_inputs else None,
-        casts_each_input=run.casts_each_input and precision.is_mixed,
+        casts_each_input=is_cast,
+        wide_experts=is_cast and run.runs_transformers and method.name == "full" and "experts" not in method.frozen,
         runs_transformers=run.runs_transformers,
         counts_products=by_operation(recompute),
         keeps_embedding=run.keeps_embedding,

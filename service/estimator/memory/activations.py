@@ -567,6 +567,10 @@ class RankLoad:
     layers: Amount
     largest_activation_bytes: Amount
     """The largest result of a matrix product of one micro-batch."""
+    cast_numbers: Amount
+    """Trained weights that autocast casts on the fly."""
+    late_cast_numbers: Amount
+    """Those of them that are cast while the last layer runs backward."""
     embedding_table: Amount
     """Trained parameters of its embedding's matrix; 0 where it has none."""
     largest_table: Amount
@@ -587,6 +591,7 @@ def rank_load_of(workload: Workload, degrees: Degrees, stage: Stage) -> RankLoad
     layer, trained_layer = _largest(layers, split)
     both_ends = [(stage.is_first, workload.ledger.embedding), (stage.is_last, workload.ledger.head)]
     end, trained_end = _largest(both_ends, split)
+    cast, late_cast = cast_numbers(workload, degrees, stage)
     return RankLoad(
         parameters=parameters,
         updated=parameters,
@@ -601,11 +606,57 @@ def rank_load_of(workload: Workload, degrees: Degrees, stage: Stage) -> RankLoad
         largest_trained_end=trained_end,
         layers=stage.layers,
         largest_activation_bytes=_largest_tensor(workload, stage, split) * degrees.micro_batch / degrees.context,
+        cast_numbers=cast,
+        late_cast_numbers=late_cast,
         embedding_table=_largest_table(both_ends[:1], split),
         largest_table=_largest_table(both_ends, split),
         logits_bytes=where(stage.is_last, logits_bytes(workload, degrees), 0.0),
         kept_logits_bytes=where(stage.is_last, kept_logits_bytes(workload, degrees), 0.0),
     )
+
+
+def cast_numbers(workload: Workload, degrees: Degrees, stage: Stage) -> tuple[Amount, Amount]:
+    """Trained weights that autocast casts on the fly: in the forward pass, and at the start of the backward pass.
+
+    Layers that run again cast their weights again, and drop what they cast before.
+
+    Formula:
+        trained weights of products; backward: those of the head, of layers that keep their activations, and of one
+        group of layers that run again
+    Returns: parameters of one rank [1]
+    Source:
+        torch.amp (a cast of a parameter is kept until autocast ends, and by what saved it); norms and embeddings are
+        not cast, nor are experts where they compute in fp32; counted by torch 2.13
+
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
+    >>> cast_numbers(sample_workload(), sample_degrees(), stage)
+    (0.0, 0.0)
+    """
+    if not workload.state.casts_weights:
+        return 0.0, 0.0
+    split = divisors(degrees, workload.model, workload.vocabulary_multiple)
+    layers = [_cast_of(workload, ops, split) for ops in workload.ledger.kinds]
+    ends = where(stage.is_first, _cast_of(workload, workload.ledger.embedding, split), 0.0)
+    ends = ends + where(stage.is_last, _cast_of(workload, workload.ledger.head, split), 0.0)
+    ends = ends + stage.depths * _cast_of(workload, workload.ledger.depth, split)
+    all_layers, trained = _weighted(stage.kind_counts, layers), trained_layers(workload, stage.kind_counts)
+    again = recomputed_layers(workload.recompute, trained, degrees.virtual_pipeline)
+    group = 1 if workload.recompute.method == "block" else workload.recompute.layers or 1
+    live = minimum(minimum(group, again), stage.layers) * largest_kind_bytes(stage, layers)
+    return ends + all_layers, ends + all_layers * (1 - again / maximum(trained, 1)) + live
+
+
+def _cast_of(workload: Workload, ops: Ops, split: tuple[Amount, ...]) -> Amount:
+    """Trained weights of some operations that autocast casts."""
+    whole: tuple[WeightRole, ...] = ("norm", "embedding")
+    is_left = workload.implementation.runs_transformers
+    numbers: Amount = 0.0
+    for op in ops:
+        for weight in op.weights:
+            if weight.trained and weight.role not in whole and not (is_left and weight.split is Split.EXPERT):
+                numbers = numbers + weight.parameters / split[weight.split]
+    return numbers
 
 
 def _largest_tensor(workload: Workload, stage: Stage, split: tuple[Amount, ...]) -> Amount:

@@ -21,11 +21,12 @@ from service.estimator.memory.states import (
     table_gradient_bytes,
     undivided_share,
 )
+from service.estimator.model.ledger import WIDE_BYTES
 from service.estimator.numeric import Amount, Condition, both, either, is_nothing, maximum, minimum, summed, where
 from service.estimator.parallelism.context import exchanged_bytes
 from service.estimator.parallelism.data import OPTIMIZER_STATES
 from service.estimator.parallelism.pipeline import in_flight, interleaved_bytes, warm_passes
-from service.estimator.parallelism.stages import WIDE_BYTES, Stage, sequence_stream_bytes, stream_bytes
+from service.estimator.parallelism.stages import Stage, sequence_stream_bytes, stream_bytes
 from service.estimator.question import OffloadName, ScheduleName
 from service.estimator.software.precision import moment_bytes
 from service.estimator.software.versions import (
@@ -186,7 +187,9 @@ class StageBytes:
     gathered_weights: Amount
     """Weights that are gathered from the data group."""
     cast_weights: Amount
-    """Weights that autocast has cast on the fly; gone with the last use in the backward pass."""
+    """Weights that autocast has cast on the fly, until it ends."""
+    late_cast_weights: Amount
+    """Those of them that the backward pass needs, and what it casts again; gone with their last use."""
     reduced_gradients: Amount
     """Gradients of whole layers before the data group reduces them."""
     context_buffers: Amount
@@ -259,7 +262,7 @@ LIVE: dict[Phase, tuple[str, ...]] = {
     "loss": (*_COMPUTING, "cast_weights", "early_gradients", "activations", "logits"),
     "backward": (
         *_COMPUTING,
-        "cast_weights",
+        "late_cast_weights",
         "early_gradients",
         "activations",
         "recomputed_activations",
@@ -274,6 +277,7 @@ last layer runs backward, when its first layer has, inside the optimizer step, a
 
 ANSWER_KINDS = {
     "cast_weights": "gathered_weights",
+    "late_cast_weights": "gathered_weights",
     "early_gradients": "gradients",
     "buffered_gradients": "gradients",
     "half_gradients": "gradients",
@@ -344,6 +348,7 @@ def stage_bytes(
         left_step_gradients=0.0 if workload.stack.keeps_step_gradients else spread["step_gradients"],
         gathered_weights=gathered.weight_bytes,
         cast_weights=gathered.cast_bytes,
+        late_cast_weights=gathered.late_cast_bytes,
         reduced_gradients=gathered.gradient_bytes + table_gradient_bytes(workload, degrees, load),
         cached=cached_bytes(workload, degrees, load, spread["gradients"]),
         context_buffers=exchanged_bytes(workload, degrees, layout.context_method),

@@ -179,7 +179,9 @@ class AllGatheredWeights:
     weight_bytes: Amount
     """Weights, from the loss to the end of the backward pass."""
     cast_bytes: Amount
-    """Weights that autocast has cast, until their last use in the backward pass."""
+    """Weights that autocast has cast, until it ends."""
+    late_cast_bytes: Amount
+    """Those of them that the backward pass needs at its start, and what one recomputed group casts again."""
     gradient_bytes: Amount
     """Gradients of gathered weights, while the data group reduces them."""
     waiting_bytes: Amount
@@ -194,8 +196,8 @@ def all_gathered_weights(workload: Workload, degrees: Degrees, load: RankLoad) -
         largest of either, once in the compute format and once in fp32
         ZeRO-3, kept: every weight; with a pipeline every fp32 gradient, which waits for the last micro-batch, else one
         layer's in both formats
-        below ZeRO-3: every trained weight but an embedding that is no head, where fp32 weights are cast on the fly;
-        else nothing
+        below ZeRO-3: every trained weight of products, where fp32 weights are cast on the fly; else nothing. In the
+        backward pass those of layers that run again are cast again, group by group
         (gradients of trained parameters only)
     Returns: bytes of one rank [byte]
     Source:
@@ -217,14 +219,13 @@ def all_gathered_weights(workload: Workload, degrees: Degrees, load: RankLoad) -
     one_layer_bytes = maximum(load.largest_trained_layer, load.largest_trained_end) * reducing
     waiting_bytes = where(degrees.pipeline > 1, trained * REDUCTION_BYTES, load.largest_trained_layer * reducing)
     frees = degrees.reshard_after_forward == 1
-    lookup_table = 0.0 if workload.model.tie_word_embeddings else load.embedding_table
-    cast = (trained - lookup_table) * weight if workload.state.casts_weights else 0.0
     accumulates = both(degrees.pipeline > 1, degrees.reshard_after_forward == 0)
     gathers, sharded = degrees.shard_group > 1, degrees.zero_stage >= WEIGHTS
     whole = where(both(sharded, gathers), where(frees, freed, every * weight), 0.0)
     return AllGatheredWeights(
         weight_bytes=whole,
-        cast_bytes=where(both(sharded, gathers), 0.0, cast),
+        cast_bytes=where(both(sharded, gathers), 0.0, load.cast_numbers * weight),
+        late_cast_bytes=where(both(sharded, gathers), 0.0, load.late_cast_numbers * weight),
         gradient_bytes=where(sharded, where(gathers, where(frees, one_layer_bytes, waiting_bytes), 0.0), 0.0),
         waiting_bytes=where(both(both(sharded, gathers), accumulates), trained * REDUCTION_BYTES, 0.0),
     )

@@ -329,6 +329,9 @@ class Op:
 
 Ops = tuple[Op, ...]
 
+WIDE_BYTES = 4
+"""Bytes of one number in fp32. Source: IEEE 754, binary32."""
+
 
 class LayerShape(NamedTuple):
     """Kind of a layer: with the model's widths it determines the operations."""
@@ -405,6 +408,8 @@ class SequenceSettings:
     """Bytes of one number that a matrix product keeps of its input; that of an activation where None."""
     casts_each_input: bool = False
     """Every matrix product saves its own cast of its input (autocast over fp32 weights)."""
+    wide_experts: bool = False
+    """Routed experts compute in fp32, whatever the rest does."""
     runs_transformers: bool = False
     """Layers are those of transformers."""
     counts_products: bool = False

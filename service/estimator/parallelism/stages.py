@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from itertools import accumulate
 
 from service.estimator.degrees import Degrees, divisors
-from service.estimator.model.ledger import Ops, Split, Weight
+from service.estimator.model.ledger import WIDE_BYTES, Ops, Split, Weight
 from service.estimator.numeric import Amount, Condition, summed, take, where
 from service.estimator.software.precision import state_numbers
 from service.estimator.workload import Workload
@@ -178,10 +178,6 @@ def stage_total(workload: Workload, degrees: Degrees, stage: Stage) -> int:
     """
     weights = [(times, weight) for times, ops in _stage_ops(workload, stage) for op in ops for weight in op.weights]
     return sum(int(times) * int(_copies_on_rank(weight, degrees)) * weight.parameters for times, weight in weights)
-
-
-WIDE_BYTES = 4.0
-"""Bytes of one number in fp32. Source: IEEE 754, binary32."""
 
 
 def stream_bytes(workload: Workload, degrees: Degrees) -> Amount:

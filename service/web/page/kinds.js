@@ -21,6 +21,7 @@ const MEMORY = {
     "gradient_buckets",
     "gathered_weights",
     "cast_weights",
+    "late_cast_weights",
     "context_buffers",
     "pipeline_buffers",
     "workspace",

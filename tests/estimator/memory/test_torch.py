@@ -9,8 +9,8 @@ import pytest
 
 from service.catalogue.huggingface.importing import import_config
 from service.estimator import Layout, Question, Recipe
-from service.estimator.memory.activations import rank_load_of
-from service.estimator.memory.states import all_gathered_weights, sharded_lines
+from service.estimator.memory.activations import cast_numbers, rank_load_of
+from service.estimator.memory.states import sharded_lines
 from service.estimator.model.counts import sequence_flop
 from service.estimator.parallelism.stages import Stage
 from service.estimator.question import Cluster, Method, Software
@@ -46,12 +46,14 @@ def predicted(case: Case) -> dict[str, float]:
     workload, degrees = workload_of(case), sample_degrees(micro_batch=BATCH)
     counts = workload.ledger.kind_counts()
     stage = Stage(index=0, chunk_counts=(counts,), depths=0, is_first=True, is_last=True)
+    layer = Stage(index=1, chunk_counts=((*(0 for _ in counts[1:]), 1),), depths=0, is_first=False, is_last=False)
     load = rank_load_of(workload, degrees, stage)
     flop = sequence_flop(workload.ledger, workload.recompute)
     states = sharded_lines(workload, load)["optimizer_states"]
-    cast = all_gathered_weights(workload, degrees, load)
+    again = workload.recompute.granularity == "full" and cast_numbers(workload, degrees, layer)[0]
+    cast_bytes = (load.late_cast_numbers - again) * workload.state.gathered_bytes
     return {
-        "saved_bytes": sum(load.kept_bytes) + load.kept_logits_bytes + cast.cast_bytes,
+        "saved_bytes": sum(load.kept_bytes) + load.kept_logits_bytes + cast_bytes,
         "state_bytes": (states.dense + states.expert) * states.each_bytes,
         "forward_flop": BATCH * flop.full,
         "backward_flop": BATCH * flop.full_backward,

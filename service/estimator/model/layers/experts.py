@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
-from service.estimator.model.ledger import LAST_NORM, Op, Ops, Saved, SequenceSettings, Split, Weight
+from service.estimator.model.ledger import LAST_NORM, WIDE_BYTES, Op, Ops, Saved, SequenceSettings, Split, Weight
 from service.estimator.model.operations import bias_of, feed_forward_ops, product_op, up_matrices
 from service.estimator.question import Model
 
@@ -24,8 +24,12 @@ def _visits(model: Model, setting: SequenceSettings) -> int:
 
 def _router(model: Model, setting: SequenceSettings) -> Op:
     choices, hidden, visits = model.num_experts + model.zero_expert_num, model.hidden_size, model.num_experts_per_tok
-    # Saved: scores, probabilities, a map of tokens to experts, and the destination of each copy.
+    # Saved: scores, probabilities, a map of tokens to experts, and the destination of each copy. Those of transformers
+    # are fp32 probabilities, the chosen ones with their sum, and four lists of where each copy comes from and goes to
+    # (transformers 5.24.0 modeling_mixtral.MixtralTopKRouter, integrations/moe.py grouped_mm_experts_forward).
     routing_bytes = setting.tokens * (choices * (3 * setting.element_bytes + 5) + 8 * (visits + model.num_experts))
+    if setting.runs_transformers:
+        routing_bytes = setting.tokens * (4 * choices + visits * (4 + 4 * 8 + setting.element_bytes) + 4)
     op = product_op(
         "moe.router",
         setting,
@@ -57,8 +61,10 @@ def _latent_experts(model: Model, setting: SequenceSettings) -> Ops:
 
 
 def _routed(model: Model, setting: SequenceSettings) -> Ops:
+    # Grouped products are no operation of autocast: all between them is in the format of the experts' weights.
+    # Source: transformers 5.24.0 integrations/moe.py (_grouped_mm casts its input to the format of the weights)
     numbers = round(_visits(model, setting) * setting.expert_load)
-    tensor_bytes = setting.element_bytes * numbers
+    tensor_bytes = (WIDE_BYTES if setting.wide_experts else setting.element_bytes) * numbers
     width, inner_width = model.expert_input_width, model.expert_width
     inner, activation_numbers = (2 if model.gated_mlp else 1) * inner_width, model.activation_parameters
     vector = Weight(1, activation_numbers, Split.EXPERT, model.num_experts, "vector")
@@ -75,9 +81,12 @@ def _routed(model: Model, setting: SequenceSettings) -> Ops:
         moved_bytes=tensor_bytes * (inner + inner_width),
         modules=("moe", "moe_act"),
     )
-    input_bytes = setting.product_input_bytes(numbers * inner_width)
+    input_bytes, received_bytes = (
+        tensor_bytes * fed if setting.wide_experts else setting.product_input_bytes(numbers * fed)
+        for fed in (inner_width, width)
+    )
     activated = Saved(input_bytes, Split.TENSOR, ("moe", "moe_act"), "own_weights")
-    received = Saved(setting.product_input_bytes(numbers * width), Split.EXPERT_TOKENS, ("moe",), "next_weights")
+    received = Saved(received_bytes, Split.EXPERT_TOKENS, ("moe",), "next_weights")
     returned = Saved(tensor_bytes * width, Split.EXPERT_TOKENS, ("moe",))
     combined = _permutation("moe.combine", returned, ("moe.down", "moe.router"))
     return (
@@ -120,7 +129,7 @@ def _product(
         ),
         flop=2 * visits * rows * columns,
         saved=saved,
-        moved_bytes=setting.element_bytes * visits * (rows + columns),
+        moved_bytes=(WIDE_BYTES if setting.wide_experts else setting.element_bytes) * visits * (rows + columns),
         modules=("moe",),
     )
 
