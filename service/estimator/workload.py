@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from service.estimator.complete import CompleteCluster, CompleteQuestion, CompleteRecipe, CompleteSoftware
 from service.estimator.constants import STEP_CONSTANTS, StepConstants, calibrated_steps
-from service.estimator.model.build import ledger_of, method_of
+from service.estimator.model.build import is_trained, ledger_of, method_of
 from service.estimator.model.ledger import Ledger, SequenceSettings, by_operation, documents_of
 from service.estimator.question import (
     AttentionName,
@@ -101,7 +101,9 @@ def workload_of(question: CompleteQuestion) -> Workload:
         masks_windows=run.runs_transformers and recipe.attention == "flash" and kernel != "eager",
         product_bytes=precision.product_bytes if run.keeps_fp8_inputs else None,
         casts_each_input=is_cast,
-        wide_experts=is_cast and run.runs_transformers and method.name == "full" and "experts" not in method.frozen,
+        wide_stream=is_cast and is_trained("embedding", method),
+        casts_adapter_inputs=is_cast and method.name == "lora",
+        wide_experts=is_cast and run.runs_transformers and is_trained("experts", method),
         runs_transformers=run.runs_transformers,
         counts_products=by_operation(recompute),
         keeps_embedding=run.keeps_embedding,

@@ -194,9 +194,10 @@ def _with_matrix_counts(ops: Ops) -> Ops:
 
 
 def _readers(ops: Ops) -> int:
-    """Matrices of the first product of a branch, which read the norm before it."""
-    first = next((op for op in ops if op.weights and op.kind == "gemm"), None)
-    return max(1, sum(len(weight.matrices) for weight in first.weights)) if first else 1
+    """Matrices of a branch that read the norm before it: those of its first product, and of others that say so."""
+    products = [op for op in ops if op.weights and op.kind == "gemm"]
+    readers = [op for place, op in enumerate(products) if place == 0 or LAST_NORM in op.reads]
+    return max(1, sum(max(1, sum(len(weight.matrices) for weight in op.weights)) for op in readers))
 
 
 def _branch(name: str, ops: Ops, model: Model, setting: SequenceSettings) -> Ops:
@@ -286,12 +287,17 @@ def adapter_ops(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: 
     elif matrix not in _ROW_PARALLEL:
         first, second = second, first
     half = partial(Op, kind="gemm", whole_bytes=column_bytes * rank, modules=op.modules, keeps_precision=True)
+    # peft brings the input to the fp32 of the adapter, and autocast that to its own format again: a copy of its own.
+    # Source: huggingface/peft 0.21 tuners/lora/layer.py (_cast_input_dtype); not tuners/lora/bnb.py
+    input_split = Split.TENSOR if matrix in _ROW_PARALLEL else Split.SEQUENCE
+    cast = (Saved(column_bytes * weight.rows, input_split, op.modules, "own_weights"),)
     return (
         half(
             name=f"{op.name}.{matrix}.lora_a",
             split=first[1],
             weights=(Weight(weight.rows, rank, first[0], copies, "adapter"),),
             flop=2 * tokens * weight.rows * rank,
+            saved=cast if setting.casts_adapter_inputs else (),
             moved_bytes=column_bytes * weight.rows,
         ),
         half(
@@ -383,16 +389,25 @@ class _Step:
     weights_needed: bool
     """Whether a matrix that it multiplies by is trained."""
     adapters: Ops
+    shares_input: bool
+    """Whether its adapters read its own input, not copies."""
 
     @property
     def keeps_input(self) -> bool:
         """Whether it saves its input for the gradient of a weight."""
-        return self.weights_needed or bool(self.adapters)
+        return self.weights_needed or (bool(self.adapters) and self.shares_input)
+
+    @property
+    def kept_inputs(self) -> int:
+        """Copies of its input that gradients need, where each matrix has one."""
+        own = max(1, sum(len(weight.matrices) for weight in self.op.weights)) if self.weights_needed else 0
+        return own or int(self.keeps_input)
 
     @property
     def result_needed(self) -> bool:
         """Whether its result has a gradient."""
-        return self.input_needed or self.keeps_input or any(weight.trained for weight in self.op.weights)
+        is_trained_here = bool(self.adapters) or any(weight.trained for weight in self.op.weights)
+        return self.input_needed or self.weights_needed or is_trained_here
 
 
 @dataclass(slots=True)
@@ -420,7 +435,7 @@ class _Traversal:
         names = {GROUP: GROUP, LAST_NORM: GROUP, EVERYTHING: EVERYTHING, _BEFORE: GROUP}
         steps = []
         for plain in ops:
-            trained = [not is_frozen and _is_trained(part_of(plain, weight), self.method) for weight in plain.weights]
+            trained = [not is_frozen and is_trained(part_of(plain, weight), self.method) for weight in plain.weights]
             weights = (replace(weight, trained=each) for weight, each in zip(plain.weights, trained, strict=True))
             op = replace(plain, weights=tuple(weights))
             reads = op.reads or (_BEFORE,)
@@ -440,7 +455,7 @@ class _Traversal:
     def _step(self, op: Op, reads: tuple[str, ...], input_needed: bool) -> _Step:  # noqa: FBT001 - a property, not a mode
         is_shared_head = op.kind == "gemm" and not op.weights
         own = any(weight.trained for weight in op.weights if weight.role not in ("vector", "norm"))
-        shared = _is_trained("head", self.method)
+        shared = is_trained("head", self.method)
         adapters = tuple(
             half
             for weight in op.weights
@@ -449,10 +464,11 @@ class _Traversal:
             if matrix in self.method.targets
             for half in adapter_ops(op, weight, matrix, self.method.rank or DEFAULT_RANK, self.setting)
         )
-        return _Step(op, reads, input_needed, shared if is_shared_head else own, adapters)
+        shares = not self.setting.casts_adapter_inputs
+        return _Step(op, reads, input_needed, shared if is_shared_head else own, adapters, shares)
 
 
-def _is_trained(part: PartName | None, method: Method) -> bool:
+def is_trained(part: PartName | None, method: Method) -> bool:
     """Whether the weights of a part are trained: all but frozen ones; under LoRA, those listed in `whole`."""
     return part not in method.frozen if method.name == "full" else part in method.whole
 
@@ -464,7 +480,7 @@ def _with_backward(steps: list[_Step], needed: dict[str, bool]) -> Ops:
     for step, (flop, full_flop, gradients) in zip(steps, backwards, strict=True):
         backward = Backward(flop, full_flop, gradients, in_trained_layer)
         again = step.op.kernel_rerun_flop if gradients else 0
-        saved = tuple(one for one in step.op.saved if _is_saved(one, step, steps, gradients))
+        saved = tuple(kept for one in step.op.saved for kept in _kept(one, step, steps, gradients))
         done.append(replace(step.op, backward=backward, kernel_rerun_flop=again, saved=saved))
         for index, half in enumerate(step.adapters):  # the input of a second product always has a gradient
             count = 2 if index % 2 or step.input_needed else 1
@@ -487,9 +503,16 @@ def _backward(step: _Step, needed: dict[str, bool]) -> tuple[int, int, int]:
     return sum(one.flop for one in live), sum(one.full_flop for one in live), 2 if live else 0
 
 
-def _is_saved(saved: Saved, step: _Step, steps: list[_Step], gradients: int) -> bool:
-    if saved.serves == "backward":
-        return gradients > 0 or bool(step.adapters)
+def _kept(saved: Saved, step: _Step, steps: list[_Step], gradients: int) -> tuple[Saved, ...]:
+    """What gradients need of a saved tensor: all of it, as many copies as matrices read it, or nothing."""
+    has_trained_norm = any(weight.trained and weight.role == "norm" for weight in step.op.weights)
+    if saved.serves == "own_norm":
+        return (saved,) if has_trained_norm else ()
     if saved.serves == "own_weights":
-        return step.keeps_input
-    return any(reader.keeps_input for reader in steps if step.op.name in reader.reads)
+        return (saved,) if step.keeps_input else ()
+    if saved.serves == "backward":
+        return (saved,) if gradients > 0 or step.adapters else ()
+    kept = sum(reader.kept_inputs for reader in steps if step.op.name in reader.reads)
+    if not kept or saved.copies == 1:
+        return (saved,) * bool(kept)
+    return (replace(saved, bytes=saved.bytes // saved.copies * kept, copies=kept),)

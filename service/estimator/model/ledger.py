@@ -188,7 +188,7 @@ class Split(IntEnum):
 
 OpKind = Literal["gemm", "attention", "elementwise"]
 WeightRole = Literal["matrix", "vector", "norm", "embedding", "head", "adapter"]
-SavedFor = Literal["backward", "own_weights", "next_weights"]
+SavedFor = Literal["backward", "own_norm", "own_weights", "next_weights"]
 
 GROUP, LAST_NORM, EVERYTHING = "group", "norm", "everything"
 """Inputs of an operation beside named ones: the input of its group, the last norm before it, all results before it."""
@@ -225,7 +225,10 @@ class Saved:
     modules: tuple[RecomputeModule, ...] = ()
     """Selective recompute of any of these drops them."""
     serves: SavedFor = "backward"
-    """Gradients that need it: any of its operation, those of its weights, or of the weights that read its result."""
+    """Gradients that need it: any of its operation, that of its norm's scale, those of its matrices, or of the matrices
+    that read its result."""
+    copies: int = 1
+    """Equal copies that it consists of, one for each matrix that reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,6 +411,10 @@ class SequenceSettings:
     """Bytes of one number that a matrix product keeps of its input; that of an activation where None."""
     casts_each_input: bool = False
     """Every matrix product saves its own cast of its input (autocast over fp32 weights)."""
+    wide_stream: bool = False
+    """The residual stream is in fp32 under autocast, as the embedding is."""
+    casts_adapter_inputs: bool = False
+    """Every adapter saves its own cast of its input."""
     wide_experts: bool = False
     """Routed experts compute in fp32, whatever the rest does."""
     runs_transformers: bool = False

@@ -6,6 +6,7 @@ from typing import Any
 from service.estimator.model.ledger import (
     EVERYTHING,
     LAST_NORM,
+    WIDE_BYTES,
     Gradient,
     Op,
     Ops,
@@ -143,21 +144,29 @@ def norm_op(name: str, model: Model, setting: SequenceSettings, *, readers: int 
     # transformers modeling_llama.LlamaRMSNorm for the unfused form: in fp32 the input and what is weighed, in half
     # precision the input in fp32 and what is weighed, under autocast all in fp32; torch.nn.LayerNorm
     numbers, tensor_bytes = setting.tokens * model.hidden_size, setting.tensor_bytes(model.hidden_size)
-    plain_bytes, cast_bytes = (4, 6) if model.normalization == "rmsnorm" else (0, 2)
-    unfused = 0 if setting.fused_norm else numbers * (cast_bytes if setting.casts_each_input else plain_bytes)
     passes = 0 if setting.fused_norm else 6
+    copies = readers if setting.casts_each_input else 1
     input_bytes = setting.product_input_bytes(numbers, readers)
-    output = (Saved(input_bytes, Split.SEQUENCE, ("layernorm",), "next_weights"),) if readers else ()
+    output = (Saved(input_bytes, Split.SEQUENCE, ("layernorm",), "next_weights", copies),) if readers else ()
     return Op(
         name=name,
         kind="elementwise",
         split=Split.SEQUENCE,
         weights=norm_weights(model.normalization, model.hidden_size),
-        saved=(Saved(tensor_bytes, Split.SEQUENCE), *((Saved(unfused, Split.SEQUENCE),) if unfused else ()), *output),
+        saved=(*_norm_input(model, setting, numbers), *output),
         moved_bytes=2 * tensor_bytes + passes * 4 * numbers,
         modules=("layernorm",),
         reads=reads,
     )
+
+
+def _norm_input(model: Model, setting: SequenceSettings, numbers: int) -> tuple[Saved, ...]:
+    """What a norm saves of so many numbers of its input: one kernel the input, single operations two more."""
+    if not setting.fused_norm and model.normalization == "rmsnorm":
+        weighed = numbers * (WIDE_BYTES if setting.wide_stream else setting.element_bytes)
+        return (Saved(numbers * WIDE_BYTES, Split.SEQUENCE), Saved(weighed, Split.SEQUENCE, serves="own_norm"))
+    each = WIDE_BYTES if setting.casts_each_input and not setting.fused_norm else setting.element_bytes
+    return (Saved(numbers * each, Split.SEQUENCE),)
 
 
 def residual_op(name: str, model: Model, setting: SequenceSettings) -> Op:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 from itertools import accumulate
 
 from service.estimator.degrees import Degrees, divisors
+from service.estimator.model.build import is_trained
 from service.estimator.model.ledger import WIDE_BYTES, Ops, Split, Weight
 from service.estimator.numeric import Amount, Condition, summed, take, where
 from service.estimator.software.precision import state_numbers
@@ -198,7 +199,7 @@ def stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
 def handed_stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of the residual stream of one micro-batch as one layer passes it, or its gradient, to the next.
 
-    Formula: that of one tensor rank; 4 bytes a number under autocast, which adds branches to an fp32 embedding
+    Formula: that of one tensor rank; 4 bytes a number under autocast, which adds branches to a trained fp32 embedding
     Returns: bytes of one micro-batch [byte]
     Source: torch.amp (an addition has the wider format of what it adds); live bytes counted by torch 2.13's profiler
 
@@ -207,6 +208,7 @@ def handed_stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
     67108864.0
     """
     is_wide = workload.implementation.casts_each_input and workload.precision.is_mixed
+    is_wide = is_wide and is_trained("embedding", workload.method)
     return sequence_stream_bytes(workload, degrees) * (
         WIDE_BYTES / workload.precision.element_bytes if is_wide else 1.0
     )

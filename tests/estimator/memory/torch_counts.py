@@ -9,6 +9,8 @@ import json
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from math import prod
 from typing import Any
 
 import torch
@@ -43,7 +45,7 @@ class FusedNorm(torch.autograd.Function):
 
 
 class AsOnCuda(torch.overrides.TorchFunctionMode):
-    """On CPU, the formats that autocast chooses on CUDA, and its kernel for norms."""
+    """On CPU, the formats that autocast chooses on CUDA and its kernel for norms."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function, in fp32 where autocast on CUDA would."""
@@ -55,34 +57,15 @@ class AsOnCuda(torch.overrides.TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
+torch.is_autocast_enabled = partial(lambda asked, device="cpu": asked(device), torch.is_autocast_enabled)
+"""The device is CUDA where none is named, and peft names none."""
+
+
 class Held:
     """A saved tensor, held by the graph alone."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
-
-
-class Quantized(torch.autograd.Function):
-    """A product with a matrix of 4 bits, which saves none of its input: bitsandbytes' MatMul4Bit."""
-
-    @staticmethod
-    def forward(context: Any, rows: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
-        """The product with the matrix in the format of the rows."""
-        context.matrix = matrix
-        return rows @ matrix.to(rows.dtype).t()
-
-    @staticmethod
-    def backward(context: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """The gradient of the rows."""
-        return gradients[0] @ context.matrix.to(gradients[0].dtype), None
-
-
-class Linear4bit(nn.Linear):
-    """bitsandbytes' linear layer, as far as it changes what is saved."""
-
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """The product, in the compute format."""
-        return Quantized.apply(rows.to(torch.bfloat16), self.weight).to(rows.dtype)
 
 
 def part_of(name: str) -> str:
@@ -102,9 +85,16 @@ def freeze(model: nn.Module, method: Mapping[str, Any]) -> None:
 
 def quantize(model: nn.Module) -> None:
     """Take bitsandbytes' layers for the layers' matrices."""
-    for name, module in model.named_modules():
+    import bitsandbytes
+
+    for name, module in list(model.named_modules()):
         if isinstance(module, nn.Linear) and name != "lm_head":
-            module.__class__ = Linear4bit
+            narrow = bitsandbytes.nn.Linear4bit(
+                module.in_features, module.out_features, bias=False, compute_dtype=torch.bfloat16, quant_type="nf4"
+            )
+            model.set_submodule(name, narrow.to("cpu"))
+    model.is_loaded_in_4bit = True
+    FORMULAS[torch.ops.bitsandbytes.gemm_4bit] = lambda rows, _, matrix, *__, **___: 2 * prod(rows) * matrix[0]
 
 
 def of_transformers(case: Case) -> nn.Module:
