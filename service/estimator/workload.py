@@ -108,6 +108,7 @@ def workload_of(question: CompleteQuestion) -> Workload:
         counts_products=by_operation(recompute),
         keeps_embedding=run.keeps_embedding,
         weighs_results=run.weighs_results,
+        weighs_wide=run.weighs_wide,
         fuses_mixer_output=run.fuses_mixer_output,
         expert_load=load if capacity is None else min(capacity, load),
         documents=documents_of(recipe),

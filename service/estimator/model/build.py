@@ -508,6 +508,8 @@ def _kept(saved: Saved, step: _Step, steps: list[_Step], gradients: int) -> tupl
     has_trained_norm = any(weight.trained and weight.role == "norm" for weight in step.op.weights)
     if saved.serves == "own_norm":
         return (saved,) if has_trained_norm else ()
+    if saved.serves == "input":
+        return (saved,) if step.input_needed else ()
     if saved.serves == "own_weights":
         return (saved,) if step.keeps_input else ()
     if saved.serves == "backward":

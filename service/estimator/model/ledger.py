@@ -188,7 +188,7 @@ class Split(IntEnum):
 
 OpKind = Literal["gemm", "attention", "elementwise"]
 WeightRole = Literal["matrix", "vector", "norm", "embedding", "head", "adapter"]
-SavedFor = Literal["backward", "own_norm", "own_weights", "next_weights"]
+SavedFor = Literal["backward", "input", "own_norm", "own_weights", "next_weights"]
 
 GROUP, LAST_NORM, EVERYTHING = "group", "norm", "everything"
 """Inputs of an operation beside named ones: the input of its group, the last norm before it, all results before it."""
@@ -225,8 +225,8 @@ class Saved:
     modules: tuple[RecomputeModule, ...] = ()
     """Selective recompute of any of these drops them."""
     serves: SavedFor = "backward"
-    """Gradients that need it: any of its operation, that of its norm's scale, those of its matrices, or of the matrices
-    that read its result."""
+    """Gradients that need it: any of its operation, that of its input or its norm's scale, those of its matrices, or of
+    the matrices that read its result."""
     copies: int = 1
     """Equal copies that it consists of, one for each matrix that reads them."""
 
@@ -425,6 +425,8 @@ class SequenceSettings:
     """The embedding's result is kept beside the first layer's input."""
     weighs_results: bool = False
     """Router weights multiply experts' results after their last product, and results are saved; else before it."""
+    weighs_wide: bool = False
+    """Router weights multiply in fp32, and what they multiply is saved so."""
     fuses_mixer_output: bool = True
     """The kernel of a state space recomputes its norm and output from what the scan saved."""
     expert_load: float = 1.0

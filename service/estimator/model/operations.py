@@ -161,12 +161,20 @@ def norm_op(name: str, model: Model, setting: SequenceSettings, *, readers: int 
 
 
 def _norm_input(model: Model, setting: SequenceSettings, numbers: int) -> tuple[Saved, ...]:
-    """What a norm saves of so many numbers of its input: one kernel the input, single operations two more."""
+    """What a norm saves of so many numbers of its input."""
     if not setting.fused_norm and model.normalization == "rmsnorm":
-        weighed = numbers * (WIDE_BYTES if setting.wide_stream else setting.element_bytes)
-        return (Saved(numbers * WIDE_BYTES, Split.SEQUENCE), Saved(weighed, Split.SEQUENCE, serves="own_norm"))
+        return unfused_norm(setting, numbers, setting.tokens, Split.SEQUENCE, is_wide=setting.wide_stream)
     each = WIDE_BYTES if setting.casts_each_input and not setting.fused_norm else setting.element_bytes
     return (Saved(numbers * each, Split.SEQUENCE),)
+
+
+def unfused_norm(
+    setting: SequenceSettings, numbers: int, rows: int, split: Split, *, is_wide: bool = False
+) -> tuple[Saved, ...]:
+    """What a root mean square in single operations saves: its input in fp32, a scale a row, and what it weighs."""
+    # Source: transformers modeling_llama.LlamaRMSNorm
+    weighed = numbers * (WIDE_BYTES if is_wide else setting.element_bytes)
+    return Saved((numbers + rows) * WIDE_BYTES, split, serves="input"), Saved(weighed, split, serves="own_norm")
 
 
 def residual_op(name: str, model: Model, setting: SequenceSettings) -> Op:
@@ -236,6 +244,10 @@ def core_attention_op(
     key_heads = heads if repeated else model.key_value_heads
     queries, result = setting.tensor_bytes(heads * query_width), setting.tensor_bytes(heads * value_width)
     keys_values = setting.tensor_bytes(key_heads * (query_width + value_width))
+    # Latent values are views of a projection's result, half of which eager attention copies.
+    # Source: transformers 5.24.0 modeling_deepseek_v3.DeepseekV3Attention.expand_kv
+    is_view = model.kv_lora_rank is not None and setting.runs_transformers and not setting.keeps_scores
+    beside_values = setting.tensor_bytes(heads * (model.qk_nope_head_dim or 0)) if is_view else 0
     return Op(
         name="attention.core",
         kind="attention",
@@ -249,7 +261,7 @@ def core_attention_op(
         result_bytes=result + 4 * heads * tokens,
         saved=(
             Saved(queries, Split.TENSOR, input_modules),
-            Saved(keys_values, Split.TENSOR if repeated else Split.KEY_VALUE, input_modules),
+            Saved(keys_values + beside_values, Split.TENSOR if repeated else Split.KEY_VALUE, input_modules),
             Saved(_saved_score_bytes(model, setting), Split.TENSOR, ("core_attn",)),
             *((Saved(result, Split.BATCHED),) if setting.copies_result and model.kv_lora_rank is None else ()),
             *((Saved(setting.element_bytes * tokens**2, Split.WHOLE),) if is_masked else ()),

@@ -74,6 +74,8 @@ class Implementation:
     """Eager attention keeps a buffer of one layer's scores for the whole run."""
     casts_each_input: bool = False
     """Mixed precision is autocast over fp32 weights: each matrix product keeps its own cast of its input."""
+    weighs_wide: bool = False
+    """Experts' results, or inputs, are weighted in fp32, and kept so."""
     weighs_results: bool = True
     """Experts' results are weighted after their last product, and so kept."""
     fuses_mixer_output: bool = True

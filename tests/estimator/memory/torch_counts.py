@@ -52,6 +52,8 @@ class AsOnCuda(torch.overrides.TorchFunctionMode):
         if function is functional.rms_norm:
             rows, _, weight, epsilon = (*args, *(kwargs or {}).values())
             return FusedNorm.apply(rows, weight, epsilon or torch.finfo(rows.dtype).eps)
+        if function is functional.scaled_dot_product_attention:  # CUDA's writes tokens before heads, CPU's as queries lie
+            args = [args[0].transpose(1, 2).contiguous().transpose(1, 2), *args[1:]]
         if function in WIDE and torch.is_autocast_enabled("cpu"):
             args = [one.float() if isinstance(one, torch.Tensor) else one for one in args]
         return function(*args, **(kwargs or {}))

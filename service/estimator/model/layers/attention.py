@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from service.estimator.model.ledger import LAST_NORM, Op, Ops, Saved, SequenceSettings, Split, Weight
+from service.estimator.model.ledger import LAST_NORM, WIDE_BYTES, Op, Ops, Saved, SequenceSettings, Split, Weight
 from service.estimator.model.operations import (
     attention_output_op,
     bias_of,
@@ -11,11 +11,12 @@ from service.estimator.model.operations import (
     norm_weights,
     product_op,
     query_key_value_op,
+    unfused_norm,
 )
 from service.estimator.question import LayerType, MatrixName, Model, QkNorm
 
-_EXTRA_NORM_BYTES: dict[QkNorm, int] = {"none": 0, "per_head_dim": 4, "per_head_dim_biased": 0, "full": 4, "l2": 4}
-"""Bytes that a norm on queries and keys saves for each element beside its activation, unless it is one kernel.
+_UNFUSED: tuple[QkNorm, ...] = ("per_head_dim", "full")
+"""Weighted norms on queries and keys that run in single operations where norms are not one kernel.
 Source: transformers modeling_qwen3.Qwen3RMSNorm; torch.nn.LayerNorm is one kernel."""
 
 _NORMED_MATRICES: tuple[MatrixName, ...] = ("q_proj", "k_proj")
@@ -57,14 +58,23 @@ def _query_key_norm_op(model: Model, setting: SequenceSettings) -> Op:
             Weight(1, width, Split.TENSOR, role="norm", matrices=(name,))
             for name, width in zip(_NORMED_MATRICES, widths, strict=True)
         )
-    extra_bytes = 0 if setting.fused_norm else _EXTRA_NORM_BYTES[model.qk_norm]
-    tensor_bytes = (setting.element_bytes + extra_bytes) * setting.tokens
+    is_unfused = not setting.fused_norm and model.qk_norm in _UNFUSED
+    cast = WIDE_BYTES if model.qk_norm == "l2" and not setting.fused_norm else 0
+    tensor_bytes = (setting.element_bytes + cast) * setting.tokens
+    saved: tuple[Saved, ...] = (
+        Saved(tensor_bytes * widths[0], Split.TENSOR), Saved(tensor_bytes * widths[1], Split.KEY_VALUE)
+    )  # fmt: skip
+    if is_unfused:
+        heads = (model.num_attention_heads, model.key_value_heads) if model.qk_norm == "per_head_dim" else (1, 1)
+        sizes = zip(widths, heads, (Split.TENSOR, Split.KEY_VALUE), strict=True)
+        each = (unfused_norm(setting, setting.tokens * width, setting.tokens * rows, by) for width, rows, by in sizes)
+        saved = tuple(one for pair in each for one in pair)
     return Op(
         name="attention.qk_norm",
         kind="elementwise",
         split=Split.TENSOR,
         weights=weights,
-        saved=(Saved(tensor_bytes * widths[0], Split.TENSOR), Saved(tensor_bytes * widths[1], Split.KEY_VALUE)),
+        saved=saved,
         moved_bytes=2 * tensor_bytes * sum(widths),
     )
 
@@ -103,6 +113,11 @@ def _latent_attention_ops(model: Model, layer_type: LayerType, setting: Sequence
 def _down(matrix: MatrixName, name: str, model: Model, setting: SequenceSettings, latent: int, rotary: int) -> Op:
     """A down-projection to a latent (and rotary keys) with its norm: saves the latent before and after the norm."""
     input_bytes = setting.product_input_bytes(setting.tokens * latent)
+    before: tuple[Saved, ...] = (Saved(setting.tensor_bytes(latent + rotary), Split.SEQUENCE),)
+    if not setting.fused_norm:  # an fp32 latent is a view of the whole result, any other is copied
+        held = latent + rotary if setting.element_bytes == WIDE_BYTES else latent
+        _, weighed = unfused_norm(setting, setting.tokens * latent, setting.tokens, Split.SEQUENCE)
+        before = (Saved(WIDE_BYTES * setting.tokens * (held + 1), Split.SEQUENCE), weighed)
     return product_op(
         name,
         setting,
@@ -112,7 +127,7 @@ def _down(matrix: MatrixName, name: str, model: Model, setting: SequenceSettings
         moved=model.hidden_size + 3 * latent + rotary,
         split=Split.SEQUENCE,
         saved=(
-            Saved(setting.tensor_bytes(latent + rotary), Split.SEQUENCE),
+            *before,
             Saved(input_bytes, Split.SEQUENCE, ("mla_up_proj",), "next_weights"),
             *((Saved(setting.tensor_bytes(rotary), Split.GATHERED),) if rotary else ()),
         ),

@@ -87,7 +87,8 @@ def _routed(model: Model, setting: SequenceSettings) -> Ops:
     )
     activated = Saved(input_bytes, Split.TENSOR, ("moe", "moe_act"), "own_weights")
     received = Saved(received_bytes, Split.EXPERT_TOKENS, ("moe",), "next_weights")
-    returned = Saved(tensor_bytes * width, Split.EXPERT_TOKENS, ("moe",))
+    returned_bytes = WIDE_BYTES * numbers if setting.weighs_wide else tensor_bytes
+    returned = Saved(returned_bytes * width, Split.EXPERT_TOKENS, ("moe",))
     combined = _permutation("moe.combine", returned, ("moe.down", "moe.router"))
     return (
         _permutation("moe.dispatch", received, ("moe.latent_down",) if model.moe_latent_size else (LAST_NORM,)),
@@ -148,6 +149,7 @@ def _shared(model: Model, setting: SequenceSettings) -> Ops:
         moved=model.hidden_size,
         split=Split.SEQUENCE,
         keeps_precision=True,
+        saved=(Saved(setting.tensor_bytes(model.hidden_size), Split.SEQUENCE, ("moe", "shared_experts")),),
         modules=("moe", "shared_experts"),
         reads=(LAST_NORM,),
     )
