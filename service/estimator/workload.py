@@ -103,6 +103,8 @@ def workload_of(question: CompleteQuestion) -> Workload:
         casts_each_input=is_cast,
         wide_stream=is_cast and is_trained("embedding", method),
         casts_adapter_inputs=is_cast and method.name == "lora",
+        # transformers 5.24.0 modeling_utils.gradient_checkpointing_enable (enable_input_require_grads)
+        needs_stream_gradient=run.runs_transformers and recompute.granularity != "none",
         wide_experts=is_cast and run.runs_transformers and is_trained("experts", method),
         runs_transformers=run.runs_transformers,
         counts_products=by_operation(recompute),

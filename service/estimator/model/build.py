@@ -180,6 +180,9 @@ def layer_ops(model: Model, shape: LayerShape, setting: SequenceSettings) -> Ops
         *_branch("attention", (attention_norm, *mixed) if mixed else (), model, setting),
         *_branch("mlp", (mlp_norm, *channels) if channels and has_own_norm else channels, model, setting),
     )
+    if setting.runs_transformers and len(ops) > 1 and ops[-2].name == "mlp.down":
+        # torch stops to run a layer again once all that it saved is there (torch.utils.checkpoint, early_stop)
+        ops = (*ops[:-2], replace(ops[-2], skips_rerun=True), ops[-1])
     return _with_matrix_counts(ops) if setting.counts_products else ops
 
 
@@ -360,6 +363,7 @@ def trained_ledger(ledger: Ledger, method: Method, setting: SequenceSettings) ->
         return ledger
     traversal = _Traversal(ledger, method, setting)
     embedding, stream = traversal.group(ledger.embedding, input_needed=False)
+    stream = stream or setting.needs_stream_gradient
     layer_kinds = []
     for layer, kind in enumerate(ledger.layer_kinds):
         result, stream = traversal.kind(kind, is_frozen=layer < method.frozen_layers, input_needed=stream)
@@ -481,11 +485,14 @@ def _with_backward(steps: list[_Step], needed: dict[str, bool]) -> Ops:
         backward = Backward(flop, full_flop, gradients, in_trained_layer)
         again = step.op.kernel_rerun_flop if gradients else 0
         saved = tuple(kept for one in step.op.saved for kept in _kept(one, step, steps, gradients))
-        done.append(replace(step.op, backward=backward, kernel_rerun_flop=again, saved=saved))
+        skips = step.op.skips_rerun and not step.adapters
+        done.append(replace(step.op, backward=backward, kernel_rerun_flop=again, saved=saved, skips_rerun=skips))
         for index, half in enumerate(step.adapters):  # the input of a second product always has a gradient
             count = 2 if index % 2 or step.input_needed else 1
             half_flop = count * half.flop
-            done.append(replace(half, backward=Backward(half_flop, half_flop, count, in_trained_layer=True)))
+            skips = step.op.skips_rerun and index == len(step.adapters) - 1
+            own_backward = Backward(half_flop, half_flop, count, in_trained_layer=True)
+            done.append(replace(half, backward=own_backward, skips_rerun=skips))
     return tuple(done)
 
 

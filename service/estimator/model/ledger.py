@@ -289,6 +289,8 @@ class Op:
     """Tensor ranks split the inner dimension of its product and sum partial results; else they split the columns."""
     score_width: int = 0
     """Multiply-adds of core attention for one query-key pair, over all heads; 0 for other operations."""
+    skips_rerun: bool = False
+    """Full recompute of its layer stops before it, as nothing after its inputs is saved."""
     keeps_precision: bool = False
     """Its products stay in the attention's format where the others are in fp8 or fp4."""
     reads: tuple[str, ...] = ()
@@ -415,6 +417,8 @@ class SequenceSettings:
     """The residual stream is in fp32 under autocast, as the embedding is."""
     casts_adapter_inputs: bool = False
     """Every adapter saves its own cast of its input."""
+    needs_stream_gradient: bool = False
+    """The first layer's input has a gradient, trained embedding or not."""
     wide_experts: bool = False
     """Routed experts compute in fp32, whatever the rest does."""
     runs_transformers: bool = False
@@ -452,7 +456,7 @@ def is_rerun(op: Op, rule: Recompute) -> bool:
         return op.kind != "attention"
     if rule.granularity == "selective":
         return any(module in rule.modules for module in op.modules)
-    return rule.granularity == "full"
+    return rule.granularity == "full" and not op.skips_rerun
 
 
 def by_operation(rule: Recompute) -> bool:

@@ -270,7 +270,9 @@ def core_attention_op(
         moved_bytes=queries + keys_values + result + _streamed_score_bytes(model, setting),
         modules=("core_attn",),
         reads=_inputs(model),
-        products=_products(model, heads * query_width, heads * value_width, pairs_twice, tokens),
+        products=_products(model, heads * query_width, heads * value_width, pairs_twice, tokens)
+        if setting.keeps_scores
+        else (),  # a fused kernel computes all gradients or none
     )
 
 

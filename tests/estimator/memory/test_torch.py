@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-from functools import cache
 
 import pytest
 
@@ -56,5 +55,27 @@ def predicted(case: Case) -> dict[str, float]:
         "saved_bytes": sum(load.kept_bytes) + load.kept_logits_bytes + cast_bytes,
         "state_bytes": (states.dense + states.expert) * states.each_bytes,
         "forward_flop": BATCH * flop.full,
-        "backward_flop": BATCH * flop.full_backward,
+        "backward_flop": BATCH * (flop.full_backward + flop.full_rerun),
     }
+
+
+@pytest.fixture(scope="module")
+def counts() -> dict[str, dict[str, float]]:
+    """What torch counts of every case, in the environment that has transformers, peft and torchtitan."""
+    command = [str(tool("torch", "bin", "python")), "-W", "ignore", "-m", "tests.estimator.memory.torch_counts"]
+    path = os.pathsep.join((str(ROOT), str(tool(TITAN))))
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=400,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@needs("exporters")
+@pytest.mark.parametrize("name", CASES)
+def test_saved_bytes_states_and_flop_are_those_that_torch_counts(name: str, counts: dict[str, dict[str, float]]) -> None:
+    found, own = counts[name], predicted(CASES[name])
+    assert own.pop("saved_bytes") == pytest.approx(found.pop("saved_bytes"), rel=WITHIN)
+    assert own == found

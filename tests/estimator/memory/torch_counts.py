@@ -52,7 +52,8 @@ class AsOnCuda(torch.overrides.TorchFunctionMode):
         if function is functional.rms_norm:
             rows, _, weight, epsilon = (*args, *(kwargs or {}).values())
             return FusedNorm.apply(rows, weight, epsilon or torch.finfo(rows.dtype).eps)
-        if function is functional.scaled_dot_product_attention:  # CUDA's writes tokens before heads, CPU's as queries lie
+        if function is functional.scaled_dot_product_attention and args[0].is_contiguous():
+            # Results of CUDA's kernel for latent heads lie tokens first, those of CPU's as queries do.
             args = [args[0].transpose(1, 2).contiguous().transpose(1, 2), *args[1:]]
         if function in WIDE and torch.is_autocast_enabled("cpu"):
             args = [one.float() if isinstance(one, torch.Tensor) else one for one in args]
@@ -125,8 +126,6 @@ def of_transformers(case: Case) -> nn.Module:
         model = peft.get_peft_model(model, adapters, autocast_adapter_dtype=case.precision != PURE)
     if case.recompute == "full":
         model.gradient_checkpointing_enable({"use_reentrant": False})
-        if method["name"] != "full":
-            model.enable_input_require_grads()
     return model
 
 
