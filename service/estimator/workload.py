@@ -78,7 +78,10 @@ def _repeats_key_values(run: Implementation, kernel: AttentionName, versions: Ve
     """Whether keys and values are copied to every query head."""
     if kernel == "eager":
         return run.repeats_key_values
-    return run.fused_repeats_before is not None and not at_least(versions.torchtitan, run.fused_repeats_before)
+    if run.fused_repeats_before is None:
+        return False
+    library, _, version = run.fused_repeats_before.partition(" ")
+    return not at_least(getattr(versions, library), version)
 
 
 def workload_of(question: CompleteQuestion) -> Workload:
@@ -103,8 +106,6 @@ def workload_of(question: CompleteQuestion) -> Workload:
         casts_each_input=is_cast,
         wide_stream=is_cast and is_trained("embedding", method),
         casts_adapter_inputs=is_cast and method.name == "lora",
-        # transformers 5.24.0 modeling_utils.gradient_checkpointing_enable (enable_input_require_grads)
-        needs_stream_gradient=run.runs_transformers and recompute.granularity != "none",
         wide_experts=is_cast and run.runs_transformers and is_trained("experts", method),
         runs_transformers=run.runs_transformers,
         counts_products=by_operation(recompute),

@@ -363,7 +363,6 @@ def trained_ledger(ledger: Ledger, method: Method, setting: SequenceSettings) ->
         return ledger
     traversal = _Traversal(ledger, method, setting)
     embedding, stream = traversal.group(ledger.embedding, input_needed=False)
-    stream = stream or setting.needs_stream_gradient
     layer_kinds = []
     for layer, kind in enumerate(ledger.layer_kinds):
         result, stream = traversal.kind(kind, is_frozen=layer < method.frozen_layers, input_needed=stream)

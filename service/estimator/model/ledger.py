@@ -417,8 +417,6 @@ class SequenceSettings:
     """The residual stream is in fp32 under autocast, as the embedding is."""
     casts_adapter_inputs: bool = False
     """Every adapter saves its own cast of its input."""
-    needs_stream_gradient: bool = False
-    """The first layer's input has a gradient, trained embedding or not."""
     wide_experts: bool = False
     """Routed experts compute in fp32, whatever the rest does."""
     runs_transformers: bool = False

@@ -63,7 +63,7 @@ class Implementation:
     repeats_key_values: bool = False
     """Keys and values are copied to every query head before eager attention."""
     fused_repeats_before: str | None = None
-    """Version of torchtitan before which they are copied before fused attention too; never where None."""
+    """Library and version, as "torch 2.5", before which they are copied before fused attention too; never where None."""
     sequence_first: bool = False
     """Activations lie sequence first, so kernels that want the batch first keep a copy of their result."""
     uses_transformer_engine: bool = False

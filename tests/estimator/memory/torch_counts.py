@@ -126,6 +126,7 @@ def of_transformers(case: Case) -> nn.Module:
         model = peft.get_peft_model(model, adapters, autocast_adapter_dtype=case.precision != PURE)
     if case.recompute == "full":
         model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.disable_input_require_grads()  # of no use but to older checkpoints: the first layer's input gradient
     return model
 
 
