@@ -556,6 +556,8 @@ class Versions(Strict):
     """PyTorch, e.g. 2.9; the newest that is known where absent."""
     torchtitan: Annotated[str, Len(1, 32)] | None = None
     """torchtitan, by year and month of its commit, from 2023 on, e.g. 2025.8; the newest that is known where absent."""
+    bitsandbytes: Annotated[str, Len(1, 32)] | None = None
+    """bitsandbytes, e.g. 0.42; the newest that is known where absent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,6 +74,11 @@ def recompute_of(recipe: Recipe) -> Recompute:
     return rule
 
 
+INPUTS_KEPT_BEFORE = "0.44"
+"""bitsandbytes keeps the input of each matrix of 4 bits before this version.
+Source: bitsandbytes-foundation/bitsandbytes@9e753741 (July 2024, autograd/_functions.py MatMul4Bit)."""
+
+
 def _repeats_key_values(run: Implementation, kernel: AttentionName, versions: Versions) -> bool:
     """Whether keys and values are copied to every query head."""
     if kernel == "eager":
@@ -106,6 +111,8 @@ def workload_of(question: CompleteQuestion) -> Workload:
         casts_each_input=is_cast,
         wide_stream=is_cast and is_trained("embedding", method),
         casts_adapter_inputs=is_cast and method.name == "lora",
+        keeps_quantized_inputs=method.name == "qlora"
+        and not at_least((software.versions or Versions()).bitsandbytes, INPUTS_KEPT_BEFORE),
         wide_experts=is_cast and run.runs_transformers and is_trained("experts", method),
         runs_transformers=run.runs_transformers,
         counts_products=by_operation(recompute),

@@ -232,12 +232,18 @@ def _put_method(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
 
 
 def _put_versions(row: MeasuredRow, draft: Draft) -> None:
+    """Library versions by the month of the measurement, beside those of the framework."""
+    versions = dict(draft.stack.pop("versions", {}))
+    if draft.recipe.get("method", {}).get("name") != "qlora":
+        versions.pop("bitsandbytes", None)
+    if versions:
+        draft.stack["versions"] = versions
     dated = re.match(r"(20\d\d)-(\d\d)", row.text("date"))
     if not dated:
         return
     month = f"{dated[1]}.{int(dated[2])}"
     torch = next((version for since, version in TORCH_BY_MONTH if at_least(month, since)), "1.0")
-    draft.stack["versions"] = {"torch": torch}
+    draft.stack["versions"] = {**versions, "torch": torch}
     if draft.stack["name"] == "torchtitan":
         draft.stack["versions"]["torchtitan"] = month
 

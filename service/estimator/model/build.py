@@ -394,11 +394,14 @@ class _Step:
     adapters: Ops
     shares_input: bool
     """Whether its adapters read its own input, not copies."""
+    buffers_input: bool
+    """Whether its frozen matrix keeps its input for nothing."""
 
     @property
     def keeps_input(self) -> bool:
-        """Whether it saves its input for the gradient of a weight."""
-        return self.weights_needed or (bool(self.adapters) and self.shares_input)
+        """Whether it saves its input, for the gradient of a weight or for nothing."""
+        is_buffered = self.buffers_input and (self.input_needed or bool(self.adapters))
+        return self.weights_needed or (bool(self.adapters) and self.shares_input) or is_buffered
 
     @property
     def kept_inputs(self) -> int:
@@ -468,7 +471,8 @@ class _Traversal:
             for half in adapter_ops(op, weight, matrix, self.method.rank or DEFAULT_RANK, self.setting)
         )
         shares = not self.setting.casts_adapter_inputs
-        return _Step(op, reads, input_needed, shared if is_shared_head else own, adapters, shares)
+        buffers = self.setting.keeps_quantized_inputs and any(weight.role == "matrix" for weight in op.weights)
+        return _Step(op, reads, input_needed, shared if is_shared_head else own, adapters, shares, buffers)
 
 
 def is_trained(part: PartName | None, method: Method) -> bool:

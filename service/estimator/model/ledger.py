@@ -417,6 +417,8 @@ class SequenceSettings:
     """The residual stream is in fp32 under autocast, as the embedding is."""
     casts_adapter_inputs: bool = False
     """Every adapter saves its own cast of its input."""
+    keeps_quantized_inputs: bool = False
+    """Matrices of 4 bits keep their input, which no gradient needs."""
     wide_experts: bool = False
     """Routed experts compute in fp32, whatever the rest does."""
     runs_transformers: bool = False

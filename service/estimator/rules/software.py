@@ -50,7 +50,8 @@ VERSION_RULES: dict[str, Rule[Software, None]] = {
 def _relevant_libraries(workload: Workload) -> tuple[str, ...]:
     """Libraries of the stack whose versions change what it keeps in memory."""
     engine = ("transformer_engine", "megatron_core") if workload.implementation.uses_transformer_engine else ()
-    return (*engine, *(("torchtitan",) if workload.software.name == "torchtitan" else ()), "torch")
+    titan = ("torchtitan",) if workload.software.name == "torchtitan" else ()
+    return (*engine, *titan, *(("bitsandbytes",) if workload.method.name == "qlora" else ()), "torch")
 
 
 def _irrelevant_libraries(workload: Workload) -> list[str]:
