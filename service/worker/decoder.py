@@ -197,7 +197,7 @@ class Attention(nn.Module):
     ) -> torch.Tensor:
         """One of torch's kernels: transformers' sdpa_attention_forward."""
         times = self.model.num_attention_heads // self.model.key_value_heads
-        repeats = times > 1 and (mask is not None or not queries.is_cuda)
+        repeats = times > 1 and mask is not None
         if repeats:
             keys, values = _repeated(keys, times), _repeated(values, times)
         with sdpa_kernel(list(BACKENDS[self.kernel])) if queries.is_cuda else nullcontext():
@@ -247,10 +247,11 @@ def _spans(ends: torch.Tensor) -> list[tuple[int, int]]:
 
 
 def grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-    """Rows times the matrix of their group: by torch's kernel if there is one, as transformers' grouped_mm does."""
-    if torch.is_autocast_enabled(rows.device.type):
-        target = torch.get_autocast_dtype(rows.device.type)
-        rows, matrices = rows.to(target), matrices.to(target)
+    """Rows times the matrix of their group: by torch's kernel if there is one, as transformers' grouped_mm does.
+
+    It is no operation of autocast: rows come in the format of the matrices.
+    """
+    rows = rows.to(matrices.dtype)
     kernel = getattr(functional, "grouped_mm", None)
     if kernel is not None and rows.is_cuda and rows.dtype is torch.bfloat16:
         return kernel(rows, matrices.transpose(1, 2), offs=ends)
