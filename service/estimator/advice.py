@@ -67,6 +67,8 @@ def _configuration(resolved: ResolvedQuestion) -> Iterator[str]:
     calibration = calibration_of(workload.gpu)
     if calibration is not None:
         yield f"what was measured on this device stands in the place of published rates: {calibration.id}"
+    if workload.recipe.attention == "flash" and workload.kernel == "eager":
+        yield f"no fused attention of {workload.software.name} runs on {workload.gpu.architecture}: scores are kept"
     if any(MIXERS[shape.mixer].carries_state for shape in workload.ledger.shapes):
         yield "layers that carry a state run in fused kernels, which keep their inputs and results alone"
     if workload.model.zero_expert_num:

@@ -9,7 +9,14 @@ from service.estimator.parallelism.pipeline import partition_layers
 from service.estimator.question import AttentionName, Gpu, Software, Versions
 from service.estimator.rule import LayoutRule, Rule, WorkloadRule
 from service.estimator.software.precision import PRECISIONS, Precision, peak_flop_per_s
-from service.estimator.software.stacks import CROSS_ENTROPIES, ENGINE_LOSS_SINCE, EVERY_AXIS, IMPLEMENTATIONS, STACKS
+from service.estimator.software.stacks import (
+    BEFORE_AMPERE,
+    CROSS_ENTROPIES,
+    ENGINE_LOSS_SINCE,
+    EVERY_AXIS,
+    IMPLEMENTATIONS,
+    STACKS,
+)
 from service.estimator.software.versions import generation, is_version, is_year_and_month
 from service.estimator.workload import Workload
 
@@ -384,8 +391,8 @@ _ONLY_ON: dict[AttentionName, str] = {"flash-3": "Hopper", "flash-4": "Blackwell
 
 _NOT_ON: dict[AttentionName, tuple[str, ...]] = {
     "flash-1": ("Pascal", "Volta"),
-    "flash-2": ("Pascal", "Volta", "Turing"),
-    "cudnn": ("Pascal", "Volta", "Turing", "CDNA2", "CDNA3", "CDNA4"),
+    "flash-2": BEFORE_AMPERE,
+    "cudnn": (*BEFORE_AMPERE, "CDNA2", "CDNA3", "CDNA4"),
 }
 """Generations that lack the instructions of a kernel. Source: Dao-AILab/flash-attention README, CUDA support; NVIDIA
 cuDNN support matrix (fused attention from Ampere on)."""

@@ -63,7 +63,7 @@ class Implementation:
     repeats_key_values: bool = False
     """Keys and values are copied to every query head before eager attention."""
     fused_repeats_before: str | None = None
-    """Library and version, as "torch 2.5", before which they are copied before fused attention too; never where None."""
+    """Library and version, as "torch 2.5", before which fused attention has them copied too; never where None."""
     sequence_first: bool = False
     """Activations lie sequence first, so kernels that want the batch first keep a copy of their result."""
     uses_transformer_engine: bool = False
@@ -103,16 +103,26 @@ IMPLEMENTATIONS = Table(
 """The implementations of each stack; the first is its default."""
 
 
+BEFORE_AMPERE = ("Pascal", "Volta", "Turing")
+"""Generations without FlashAttention-2 and cuDNN's fused attention.
+Source: Dao-AILab/flash-attention README, CUDA support; NVIDIA cuDNN support matrix; NVIDIA/TransformerEngine@v2.11
+pytorch/attention/dot_product_attention/utils.py get_attention_backend (sm80); torch scaled_dot_product_attention
+(memory-efficient from sm50)."""
+
+
 def kernel_of(
     attention: AttentionName, implementation: Implementation, gpu: Gpu, *, deterministic: bool
 ) -> AttentionName:
-    """The attention kernel of a recipe: for flash, cuDNN's where the implementation prefers it, else flash-2."""
+    """The attention kernel of a recipe: for flash, the fused one that the implementation prefers, or eager."""
     # On Blackwell, determinism rules cuDNN's out. Source: NVIDIA/TransformerEngine@v2.11
     # pytorch/attention/dot_product_attention/utils.py get_attention_backend; pytorch/torchtitan@6fc499f
-    # models/attention.py (cuDNN first on Blackwell)
+    # models/attention.py (cuDNN first on Blackwell). Before Ampere, only torch's memory-efficient kernel runs, which is
+    # among those of transformers; it keeps what flash-2 does.
     if attention != "flash":
         return attention
     family = generation(gpu)
+    if family in BEFORE_AMPERE and not implementation.runs_transformers:
+        return "eager"
     is_ruled_out = deterministic and family == "Blackwell"
     return "cudnn" if family in implementation.prefers_cudnn and not is_ruled_out else "flash-2"
 

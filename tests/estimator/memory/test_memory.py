@@ -1,16 +1,19 @@
 """Lines of a stage against arithmetic by hand, where no published run tells one apart."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from service.estimator import Layout, Question, Recipe
+from service.estimator.advice import assumptions_of
 from service.estimator.memory.memory import StageBytes
 from service.estimator.memory.states import checkpoint_bytes
-from service.estimator.question import Cluster, Method
+from service.estimator.question import Cluster, Method, Software, Versions
 from service.estimator.resolve import resolve
 from service.estimator.run.run import rank_bytes_of, stages_of
 from service.estimator.samples import H100, LLAMA_3_8B
+from tests.estimator.memory.torch_cases import PURE
 
 PARAMETERS = 8_030_261_248
 VOCABULARY, HIDDEN, LENGTH = 128_256, 4096, 8192
@@ -93,3 +96,60 @@ def test_a_checkpoint_holds_copied_parts_as_they_are_held() -> None:
     )
     copied, adapters = 2 * TABLE, 32 * 8 * (HIDDEN + HIDDEN)
     assert checkpoint_bytes(resolve(asked).workload) == pytest.approx(3 * (2 * copied + 4 * adapters))
+
+
+@pytest.mark.parametrize(
+    ("stack", "architecture", "kernel"),
+    [
+        ("megatron-core", "Volta", "eager"),
+        ("torchtitan", "Turing", "eager"),
+        ("transformers", "Volta", "flash-2"),
+        ("megatron-core", "Ampere", "flash-2"),
+        ("megatron-core", "Hopper", "cudnn"),
+    ],
+)
+def test_flash_keeps_scores_where_no_fused_kernel_of_the_stack_runs(stack: Any, architecture: str, kernel: str) -> None:
+    asked = Question(
+        model=LLAMA_3_8B,
+        recipe=Recipe(sequence_length=512, precision="fp32", stack=stack),
+        layout=Layout(zero_stage=0),
+        cluster=Cluster(gpu=H100.slug, gpus=1),
+        gpu=replace(H100, architecture=architecture),
+    )
+    resolved = resolve(asked)
+    assert resolved.workload.kernel == kernel
+    is_said = any("scores are kept" in one for one in assumptions_of(resolved))
+    assert is_said == (kernel == "eager")
+
+
+def saved_of(stack: Any, part: str, **recipe: Any) -> int:
+    """Bytes that one operation of a layer of the sample model saves, in 512 tokens."""
+    asked = Question(
+        model=replace(LLAMA_3_8B, num_hidden_layers=2),
+        recipe=Recipe(sequence_length=512, stack=stack, **recipe),
+        layout=Layout(),
+        cluster=Cluster(gpu=H100.slug, gpus=1),
+        gpu=H100,
+    )
+    ops = resolve(asked).workload.ledger.kinds[-1]
+    return sum(one.bytes for op in ops if op.name == part for one in op.saved)
+
+
+@pytest.mark.parametrize(
+    ("stack", "library", "before", "since"),
+    [("transformers", "torch", "2.4", "2.5"), ("torchtitan", "torchtitan", "2026.1", "2026.2")],
+)
+def test_fused_attention_reads_grouped_heads_as_they_are_from_a_version_on(
+    stack: Any, library: str, before: str, since: str
+) -> None:
+    old, new = (Software(name=stack, versions=Versions(**{library: version})) for version in (before, since))
+    copies = 512 * 2 * 2 * (32 - 8) * 128  # 24 heads of keys and of values in two bytes
+    assert saved_of(old, "attention.core") - saved_of(new, "attention.core") == copies
+    assert saved_of(stack, "attention.core") == saved_of(new, "attention.core")
+
+
+def test_matrices_of_4_bits_keep_their_input_before_a_version_of_bitsandbytes() -> None:
+    old, new = (Software(name="transformers", versions=Versions(bitsandbytes=one)) for one in ("0.43", "0.44"))
+    recipe: dict[str, Any] = {"precision": PURE, "method": Method(name="qlora")}
+    kept = {part: saved_of(old, part, **recipe) - saved_of(new, part, **recipe) for part in ("mlp.norm", "mlp.down")}
+    assert kept == {"mlp.norm": 512 * 2 * 4096, "mlp.down": 512 * 2 * 14336}

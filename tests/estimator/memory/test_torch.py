@@ -35,7 +35,11 @@ def workload_of(case: Case) -> Workload:
         precision=case.precision, attention=case.attention, recompute=case.recompute,  # type: ignore[arg-type]
     )  # fmt: skip
     question = Question(
-        model=import_config(config).model, recipe=recipe, layout=Layout(), gpu=H100, cluster=Cluster(gpu=H100.slug, gpus=1)
+        model=import_config(config).model,
+        recipe=recipe,
+        layout=Layout(),
+        gpu=H100,
+        cluster=Cluster(gpu=H100.slug, gpus=1),
     )
     return resolve(question).workload
 
@@ -75,7 +79,9 @@ def counts() -> dict[str, dict[str, float]]:
 
 @needs("exporters")
 @pytest.mark.parametrize("name", CASES)
-def test_saved_bytes_states_and_flop_are_those_that_torch_counts(name: str, counts: dict[str, dict[str, float]]) -> None:
+def test_saved_bytes_states_and_flop_are_those_that_torch_counts(
+    name: str, counts: dict[str, dict[str, float]]
+) -> None:
     found, own = counts[name], predicted(CASES[name])
     assert own.pop("saved_bytes") == pytest.approx(found.pop("saved_bytes"), rel=WITHIN)
     assert own == found

@@ -19,7 +19,8 @@ SPARSE = GROUPED | {
     "decoder_sparse_step": 1, "mlp_only_layers": [],
 }  # fmt: skip
 LATENT = DENSE | {
-    "head_dim": 16,     "q_lora_rank": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 48,
+    "head_dim": 16, "q_lora_rank": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16,
+    "v_head_dim": 48,
     "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "moe_intermediate_size": 128,
     "n_shared_experts": 1, "first_k_dense_replace": 3, "num_nextn_predict_layers": 0,
 }  # fmt: skip

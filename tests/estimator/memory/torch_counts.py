@@ -195,7 +195,7 @@ def attention_flop(queries: Any, keys: Any, values: Any, *_: Any, **__: Any) -> 
     return flop_counter.sdpa_flop_count(queries, heads, values[:1] + queries[1:2] + values[2:])
 
 
-def attention_backward_flop(upstream: Any, queries: Any, keys: Any, values: Any, *_: Any, **__: Any) -> int:
+def attention_backward_flop(_: Any, queries: Any, keys: Any, values: Any, *__: Any, **___: Any) -> int:
     """FLOP of its backward pass, the scores that the kernel computes again left out."""
     return 2 * attention_flop(queries, keys, values)
 
@@ -205,7 +205,7 @@ def convolution_flop(rows: Any, weight: Any, *_: Any, **__: Any) -> int:
     return 2 * rows[0] * weight[0] * weight[-1] * TOKENS
 
 
-def convolution_backward_flop(upstream: Any, rows: Any, weight: Any, *_: Any, **__: Any) -> int:
+def convolution_backward_flop(_: Any, rows: Any, weight: Any, *__: Any, **___: Any) -> int:
     """FLOP of its backward pass, in which torch's counter forgets that channels are apart."""
     return 2 * convolution_flop(rows, weight)
 

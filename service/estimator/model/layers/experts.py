@@ -68,7 +68,7 @@ def _routed(model: Model, setting: SequenceSettings) -> Ops:
     width, inner_width = model.expert_input_width, model.expert_width
     inner, activation_numbers = (2 if model.gated_mlp else 1) * inner_width, model.activation_parameters
     vector = Weight(1, activation_numbers, Split.EXPERT, model.num_experts, "vector")
-    # Beside what an activation reads, its result: the gate's where a product reads it, the weighed one where it is kept.
+    # Beside what an activation reads, its result: the gate's where a product reads it, or the weighed one.
     keeps_more = not (setting.fused_activation if model.gated_mlp else setting.weighs_results)
     kept_width = inner_width if keeps_more else 0
     activation = Op(
