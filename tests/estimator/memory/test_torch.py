@@ -56,8 +56,8 @@ def predicted(case: Case) -> dict[str, float]:
     again = workload.recompute.granularity == "full" and cast_numbers(workload, degrees, layer)[0]
     cast_bytes = (load.late_cast_numbers - again) * workload.state.gathered_bytes
     return {
-        "saved_bytes": sum(load.kept_bytes) + load.kept_logits_bytes + cast_bytes,
-        "state_bytes": (states.dense + states.expert) * states.each_bytes,
+        "saved_bytes": float(sum(load.kept_bytes) + load.kept_logits_bytes + cast_bytes),
+        "state_bytes": float((states.dense + states.expert) * states.each_bytes),
         "forward_flop": BATCH * flop.full,
         "backward_flop": BATCH * (flop.full_backward + flop.full_rerun),
     }

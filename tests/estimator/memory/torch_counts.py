@@ -50,8 +50,8 @@ class AsOnCuda(torch.overrides.TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function, in fp32 where autocast on CUDA would."""
         if function is functional.rms_norm:
-            rows, _, weight, epsilon = (*args, *(kwargs or {}).values())
-            return FusedNorm.apply(rows, weight, epsilon or torch.finfo(rows.dtype).eps)
+            given = list(args) + list((kwargs or {}).values())
+            return FusedNorm.apply(given[0], given[2], given[3] or torch.finfo(given[0].dtype).eps)
         if function is functional.scaled_dot_product_attention and args[0].is_contiguous():
             # Results of CUDA's kernel for latent heads lie tokens first, those of CPU's as queries do.
             args = [args[0].transpose(1, 2).contiguous().transpose(1, 2), *args[1:]]
