@@ -111,6 +111,7 @@ def workload_of(question: CompleteQuestion) -> Workload:
         casts_each_input=is_cast,
         wide_stream=is_cast and is_trained("embedding", method),
         casts_adapter_inputs=is_cast and method.name == "lora",
+        stops_early=run.stops_early,
         keeps_quantized_inputs=method.name == "qlora"
         and not at_least((software.versions or Versions()).bitsandbytes, INPUTS_KEPT_BEFORE),
         wide_experts=is_cast and run.runs_transformers and is_trained("experts", method),

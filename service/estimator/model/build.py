@@ -180,8 +180,7 @@ def layer_ops(model: Model, shape: LayerShape, setting: SequenceSettings) -> Ops
         *_branch("attention", (attention_norm, *mixed) if mixed else (), model, setting),
         *_branch("mlp", (mlp_norm, *channels) if channels and has_own_norm else channels, model, setting),
     )
-    if setting.runs_transformers and len(ops) > 1 and ops[-2].name == "mlp.down":
-        # torch stops to run a layer again once all that it saved is there (torch.utils.checkpoint, early_stop)
+    if setting.stops_early and len(ops) > 1 and ops[-2].name == "mlp.down":
         ops = (*ops[:-2], replace(ops[-2], skips_rerun=True), ops[-1])
     return _with_matrix_counts(ops) if setting.counts_products else ops
 

@@ -417,6 +417,8 @@ class SequenceSettings:
     """The residual stream is in fp32 under autocast, as the embedding is."""
     casts_adapter_inputs: bool = False
     """Every adapter saves its own cast of its input."""
+    stops_early: bool = False
+    """Recompute of a layer stops once all that it had saved is there."""
     keeps_quantized_inputs: bool = False
     """Matrices of 4 bits keep their input, which no gradient needs."""
     wide_experts: bool = False

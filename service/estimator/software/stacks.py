@@ -80,6 +80,8 @@ class Implementation:
     """Experts' results are weighted after their last product, and so kept."""
     fuses_mixer_output: bool = True
     """The kernel of a state space computes its norm and output again from what the scan kept."""
+    stops_early: bool = False
+    """Full recompute of a layer stops once all that it had saved is there."""
     runs_transformers: bool = False
     """Layers are those of transformers: eager attention adds a mask to its scores and keeps its softmax in fp32, and
     GPT-2 has one projection for queries, keys and values and a GELU written out."""
