@@ -240,6 +240,8 @@ def _put_versions(row: MeasuredRow, draft: Draft) -> None:
         draft.stack["versions"] = versions
     dated = re.match(r"(20\d\d)-(\d\d)", row.text("date"))
     if not dated:
+        if draft.stack["name"] == "torchtitan" and (year := re.match(r"20\d\d", row.text("date"))):
+            draft.stack["versions"] = {**versions, "torchtitan": f"{year[0]}.12"}  # the newest of that year
         return
     month = f"{dated[1]}.{int(dated[2])}"
     torch = next((version for since, version in TORCH_BY_MONTH if at_least(month, since)), "1.0")
