@@ -37,16 +37,16 @@ CLASSES_OF_COUNTS = frozenset({"Degrees", "Group", "ProductShape", "RankParamete
 """How many, or which: every field is a plain number."""
 
 COUNTS = frozenset({
-    "along_or_same", "bubble_micro_batches", "calls", "ceil_div", "columns", "copies", "count",
-    "crossing_share", "dense",
-    "divisors", "doublings", "embedding_table", "expert", "expert_data", "expert_shards", "fill_numbers", "floor_div",
-    "full_copies", "gathered_ends", "gpus", "half_copies", "in_flight", "inner", "largest_layer", "largest_table",
-    "largest_trained_end", "largest_trained_layer", "layer_branches", "layers", "local_ranks", "maximum",
-    "measured_scale", "micro_batches", "micro_batches_in_flight", "minimum", "most_parameters_served", "network_scale",
-    "optimal_parameters", "own_scale", "padded_vocabulary", "passes", "product_scale", "rank_logits", "ranks",
-    "recomputed_layers", "repeated_forwards", "rows", "rule_parameters", "scale", "shape", "shards", "slowness",
-    "spread_scale", "square_root", "stack_scale", "stride", "summed", "take",
-    "trained_layers", "trained_numbers", "undivided_share", "warm_flights", "warm_passes", "where", "where_needed",
+    "along_or_same", "bubble_micro_batches", "calls", "cast_numbers", "ceil_div", "columns", "copies", "count",
+    "crossing_share", "dense", "divisors", "doublings", "embedding_table", "expert", "expert_data", "expert_shards",
+    "fill_numbers", "floor_div", "full_copies", "gathered_ends", "gpus", "half_copies", "in_flight", "inner",
+    "largest_layer", "largest_table", "largest_trained_end", "largest_trained_layer", "late_cast_numbers",
+    "layer_branches", "layers", "local_ranks", "maximum", "measured_scale", "micro_batches", "micro_batches_in_flight",
+    "minimum", "most_parameters_served", "network_scale", "optimal_parameters", "own_scale", "padded_vocabulary",
+    "passes", "product_scale", "rank_logits", "ranks", "recomputed_layers", "repeated_forwards", "rows",
+    "rule_parameters", "scale", "shape", "shards", "slowness", "spread_scale", "square_root", "stack_scale", "stride",
+    "summed", "take", "trained_layers", "trained_numbers", "undivided_share", "warm_flights", "warm_passes", "where",
+    "where_needed",
 })  # fmt: skip
 """Counts of things and plain arithmetic."""
 

@@ -103,6 +103,7 @@ QUESTIONS = [
     question(SPARSE, {**RECIPE, "stack": {"name": "megatron-core", "versions": {}}}, {"expert": 4}),
     question(DENSE, {**RECIPE, "stack": {"name": "torchtitan", "versions": {}}}, {}),
     question(DENSE, {**RECIPE, "sequence_length": 64, "stack": {"name": "transformers"}}, {}),
+    question(DENSE, {**RECIPE, "method": {"name": "qlora"}, "stack": {"name": "transformers", "versions": {}}}, {}),
 ]
 QUESTIONS.append({**question(DENSE, {**RECIPE, "stack": {"name": "fsdp1"}}, {}), "cluster": OLDER})
 QUESTIONS.append(question(DENSE, {**RECIPE, "stack": {"name": "megatron-core"}}, {"tensor": 4}))
@@ -143,6 +144,7 @@ WRITTEN: dict[str, tuple[Any, ...]] = {
     "megatron_core": ("0.11", "0.14"),
     "torch": ("1.10", "2.1", "2.9"),
     "torchtitan": ("2024.11", "2025.9"),
+    "bitsandbytes": ("0.42", "0.46"),
 }
 """Values of fields whose types say too little."""
 
