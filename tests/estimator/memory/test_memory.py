@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.estimator import Layout, Question, Recipe
-from service.estimator.advice import assumptions_of
+from service.estimator import Layout, Question, Recipe, estimate
 from service.estimator.memory.memory import StageBytes
 from service.estimator.memory.states import checkpoint_bytes
 from service.estimator.question import Cluster, Method, Software, Versions
@@ -116,9 +115,8 @@ def test_flash_keeps_scores_where_no_fused_kernel_of_the_stack_runs(stack: Any, 
         cluster=Cluster(gpu=H100.slug, gpus=1),
         gpu=replace(H100, architecture=architecture),
     )
-    resolved = resolve(asked)
-    assert resolved.workload.kernel == kernel
-    is_said = any("scores are kept" in one for one in assumptions_of(resolved))
+    assert resolve(asked).workload.kernel == kernel
+    is_said = any("scores are kept" in one for one in estimate(asked).assumptions)
     assert is_said == (kernel == "eager")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 TOKENS, BATCH, VOCABULARY = 128, 2, 512
 
-PURE = "bf16"
+PURE = "bf16-pure"
 """Precision of weights, activations and states in bf16 alone."""
 
 DENSE: dict[str, Any] = {
