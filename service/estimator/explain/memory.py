@@ -189,12 +189,11 @@ def _gathered_weights(rank: Rank, _: str) -> Explained:
     return states.all_gathered_weights, found
 
 
-def _cast_weights(rank: Rank, _: str) -> Explained:
-    """Weights that autocast has cast: every trained one but an embedding that is no head."""
-    workload = rank.resolved.workload
-    looked_up = 0.0 if workload.model.tie_word_embeddings else float(rank.one.load.embedding_table)
-    inputs = _trained(rank) | {"looked_up": looked_up, "weight_bytes": workload.state.gathered_bytes}
-    return states.all_gathered_weights, Expression("(trained_weights - looked_up) * weight_bytes", inputs)
+def _cast_weights(rank: Rank, kind: str) -> Explained:
+    """Weights that autocast has cast: every trained one of a product, or those that the backward pass holds."""
+    name = "late_cast_numbers" if kind == "late_cast_weights" else "cast_numbers"
+    inputs = {**numbers_of(rank.one.load, name), "weight_bytes": rank.resolved.workload.state.gathered_bytes}
+    return states.all_gathered_weights, Expression(f"{name} * weight_bytes", inputs)
 
 
 def _reduced_gradients(rank: Rank, _: str) -> Explained:
@@ -509,6 +508,7 @@ _LINES: dict[str, Callable[[Rank, str], Explained]] = {
     "early_gradients": _early_gradients,
     "gathered_weights": _gathered_weights,
     "cast_weights": _cast_weights,
+    "late_cast_weights": _cast_weights,
     "reduced_gradients": _reduced_gradients,
     "gradient_buckets": _buckets,
     "context_buffers": _context_buffers,
