@@ -9,30 +9,21 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from service.calibration import kernels
 from service.calibration.device_fit import fitted_device
 from service.calibration.kernels import (
-    ATTENTION_SOURCES,
     BOUNDS,
     FITS,
     PRODUCT_SOURCES,
     SECOND_B200,
-    UNEQUAL_WIDTH,
     Fit,
-    MeasuredAttention,
     MeasuredProduct,
     columns_of,
     fitted,
-    fitted_shares,
-    is_fitted,
     left_out_mape_fraction,
     loss_fraction,
     mape_fraction,
-    measured_attention,
     measured_products,
-    residual_fraction,
     rows_of,
-    unexplained_fraction,
 )
 from service.calibration.observations import Observed, predicted_value
 from service.calibration.records import Environment, Measurement
@@ -52,6 +43,17 @@ from service.estimator.time.rates import (
     GenerationRates,
 )
 from tests.amounts import WHOLE
+from tests.calibration import attention_fit
+from tests.calibration.attention_fit import (
+    ATTENTION_SOURCES,
+    UNEQUAL_WIDTH,
+    MeasuredAttention,
+    fitted_shares,
+    is_fitted,
+    measured_attention,
+    residual_fraction,
+    unexplained_fraction,
+)
 
 GPUS = {slug: row.gpu for slug, row in shipped_catalogue().gpus.items()}
 ROWS = measured_products()
@@ -343,5 +345,5 @@ def test_what_all_kernels_share_fits_better_than_other_values(
 ) -> None:
     kept = unexplained_fraction(FITTED, GPUS)
     for other in others:
-        monkeypatch.setattr(kernels, name, other)
+        monkeypatch.setattr(attention_fit, name, other)
         assert unexplained_fraction(FITTED, GPUS) > kept, other
