@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import fields
 from datetime import timedelta
@@ -136,11 +136,6 @@ class CheckedQuestions:
             self.noted.set()
             while self._bytes > MOST_WAITING_BYTES:
                 self._drop(next(iter(self._waiting)))
-
-    def keep_all(self, questions: Iterable[CheckedQuestion], owner: str = TEAM) -> None:
-        """Queue several questions of an owner."""
-        for question in questions:
-            self.keep(question, owner)
 
     def find(self, estimate_id: str, owner: str | None = None) -> CheckedQuestion | None:
         """A question that is not written yet; None if it is written, or its owner differs."""

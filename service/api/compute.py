@@ -118,12 +118,10 @@ class _Computation:
         """Set at the next change, and replaced."""
 
     def add(self, item: Any) -> None:
-        """Store an item that the computation yielded."""
         self.items.append(item)
         self.wake()
 
     def wake(self, _: object = None) -> None:
-        """Wake every request that waits for it."""
         self.changed.set()
         self.changed = asyncio.Event()
 

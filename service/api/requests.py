@@ -210,7 +210,6 @@ class _ParsedRequest(Request):
     parsed: Any = None
 
     async def json(self) -> Any:
-        """The parsed body."""
         return self.parsed
 
 

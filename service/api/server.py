@@ -408,7 +408,6 @@ class _Server(uvicorn.Server):
                 await asyncio.wait_for(self._end.wait(), TICK_SECONDS)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Handle a stop signal, and wake the main loop."""
         super().handle_exit(sig, frame)
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._end.set)

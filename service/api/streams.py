@@ -108,7 +108,6 @@ class _Topic(Generic[State]):
             self.wake()
 
     def wake(self) -> None:
-        """Have the subscribers read the current state."""
         self.changed.set()
         self.changed = asyncio.Event()
 

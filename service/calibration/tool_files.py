@@ -61,8 +61,6 @@ LEAST_PRINTED = 1.0
 
 
 class _Head(NamedTuple):
-    """Head of a table."""
-
     unit_seconds: float
     places: tuple[int, ...]
     """Place of each table's time in a row."""
@@ -70,8 +68,6 @@ class _Head(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """One row of one table."""
-
     line: int
     size_bytes: float
     dtype: str

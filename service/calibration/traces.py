@@ -171,7 +171,6 @@ class _Reader:
 
     @property
     def place(self) -> str:
-        """The place of the next value."""
         return f"at character {self._before + self._at + 1}"
 
     def peek(self) -> str:
@@ -195,7 +194,6 @@ class _Reader:
         return character
 
     def value(self) -> Any:
-        """The next value."""
         self.peek()
         while True:
             try:

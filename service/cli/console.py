@@ -55,7 +55,6 @@ class _Unconverted:
 
     @staticmethod
     def coerce(value: Any, **_: object) -> Any:
-        """The value."""
         return value
 
 

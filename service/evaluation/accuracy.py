@@ -126,7 +126,6 @@ class _Tally:
     compared: list[Comparison] = field(default_factory=list)
 
     def add(self, row: Measured) -> None:
-        """Count a measurement."""
         if row.quarantined_at is not None or not is_possible(row, self.gpu):
             self.quarantined += 1
             return
@@ -136,7 +135,6 @@ class _Tally:
             self.compared.append(Comparison(measured=row.value, low=predicted, value=predicted, high=predicted))
 
     def group(self, key: tuple[Any, ...]) -> accuracy.OwnGroup:
-        """The figures of the group."""
         errors, names = asdict(errors_of(self.compared)), {one.name for one in fields(accuracy.OwnGroup)}
         return accuracy.OwnGroup(
             **dict(zip(_KEY, key, strict=True)),

@@ -236,7 +236,6 @@ class _Uses:
         self._written: dict[str, datetime] = {}
 
     def record(self, row_id: str, moment: datetime) -> None:
-        """Record a use in memory."""
         self._used[row_id] = moment
 
     def write(self, engine: sa.Engine, *, all_of_them: bool) -> None:

@@ -51,8 +51,6 @@ class RetentionPeriods:
 
 @dataclass(frozen=True, slots=True)
 class _OldRows:
-    """One kind of old rows."""
-
     name: str
     table: sa.Table
     key: tuple[str, ...]

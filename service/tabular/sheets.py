@@ -128,8 +128,6 @@ def xml_text(text: str) -> str:
 
 
 class _Styles(NamedTuple):
-    """Formats of cells."""
-
     bold: Any
     text: Any
     """Keeps a text that begins like a formula a text when its cell is edited."""

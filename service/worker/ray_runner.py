@@ -134,8 +134,6 @@ class RayProbe:
 
 @ray.remote
 class _NodeActor(NodeRunner):
-    """A node runner on its Ray node."""
-
     def __init__(self) -> None:
         super().__init__(ray.get_runtime_context().get_node_id())
 

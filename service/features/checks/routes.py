@@ -77,7 +77,8 @@ async def evaluated(request: Request, evaluate: Evaluator, content: bytes, catal
         found, questions = await read_in_process(request, check_with_questions, evaluate, content, catalogue)
     else:
         found, questions = check_with_questions(evaluate, content, catalogue)
-    request.app.state.checked_questions.keep_all(questions, caller_of(request).owner)
+    for question in questions:
+        request.app.state.checked_questions.keep(question, caller_of(request).owner)
     return found
 
 

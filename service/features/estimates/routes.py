@@ -47,8 +47,6 @@ from service.validation.questions import read_question
 
 
 class _Choices(ReadElsewhere):
-    """Choices by field."""
-
     def __get_pydantic_json_schema__(self, _schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         names = described_as(tuple[Choice, ...], handler)
         fields = {name: {"description": f"Names that {name} takes.", **names} for name in choices()}

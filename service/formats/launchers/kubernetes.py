@@ -78,8 +78,6 @@ _SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
 
 @dataclass(frozen=True, slots=True)
 class _Pods:
-    """Identical pods of a manifest."""
-
     count: int
     container: Mapping[str, Any]
     """Its command, args and resources."""
