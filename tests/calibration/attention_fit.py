@@ -13,7 +13,6 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from service.calibration.kernels import Gpus
 from service.calibration.tables import shipped_records, shipped_toml
 from service.estimator.question import AttentionName, Gpu
 from service.estimator.time.rates import (
@@ -27,6 +26,7 @@ from service.estimator.time.rates import (
     attention_rate,
     generation_rates,
 )
+from tests.calibration.product_fit import Gpus
 
 ATTENTION_SOURCES: Mapping[str, str] = shipped_toml("sources")["attention"]
 """Sources by the key of a row."""

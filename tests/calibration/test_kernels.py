@@ -10,21 +10,6 @@ import numpy as np
 import pytest
 
 from service.calibration.device_fit import fitted_device
-from service.calibration.kernels import (
-    BOUNDS,
-    FITS,
-    PRODUCT_SOURCES,
-    SECOND_B200,
-    Fit,
-    MeasuredProduct,
-    columns_of,
-    fitted,
-    left_out_mape_fraction,
-    loss_fraction,
-    mape_fraction,
-    measured_products,
-    rows_of,
-)
 from service.calibration.observations import Observed, predicted_value
 from service.calibration.records import Environment, Measurement
 from service.catalogue import shipped_catalogue
@@ -53,6 +38,21 @@ from tests.calibration.attention_fit import (
     measured_attention,
     residual_fraction,
     unexplained_fraction,
+)
+from tests.calibration.product_fit import (
+    BOUNDS,
+    FITS,
+    PRODUCT_SOURCES,
+    SECOND_B200,
+    Fit,
+    MeasuredProduct,
+    columns_of,
+    fitted,
+    left_out_mape_fraction,
+    loss_fraction,
+    mape_fraction,
+    measured_products,
+    rows_of,
 )
 
 GPUS = {slug: row.gpu for slug, row in shipped_catalogue().gpus.items()}
