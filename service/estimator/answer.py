@@ -54,8 +54,12 @@ class StageMemory:
     """Phase at which the peak falls."""
     allocated_peak_bytes: float
     """Sum of the lines."""
+    cached_bytes: float
+    """What the allocator caches beside live tensors where there is room: pools of other streams, holes, flat copies."""
     reserved_peak_bytes: float
-    """Allocated peak with the memory that the allocator reserves beyond live tensors."""
+    """The most that the allocator reserves: live tensors, fragments and cached bytes, up to the device's end."""
+    settled_reserved_bytes: float
+    """Reserved memory at the peak of a later step, after the allocator has freed what it cached on a full device."""
     first_step_peak_bytes: float
     """Live tensors at the peak of the first step, when the optimizer has no states yet."""
     idle_bytes: float
@@ -207,7 +211,8 @@ class Parameters:
     total_with_multi_token_prediction: int
     """Total, with the multi-token-prediction depths."""
     stages: tuple[StageParameters, ...]
-    """Each pipeline stage."""
+    """Each pipeline stage. Their totals sum to total_with_multi_token_prediction + adapters, and
+    + input_embedding where the last of several stages has a copy of it, for a tied head or multi-token prediction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -674,7 +674,7 @@ class Layout(Strict):
     shard_group: Degree | None = None
     """Ranks over which sharded tensors are spread (HSDP); data x context where absent."""
     reshard_after_forward: bool | None = None
-    """ZeRO-3 frees gathered weights after the forward pass; true where absent, false with a pipeline."""
+    """ZeRO-3 frees gathered weights after the forward pass; true where absent, false with a pipeline of torchtitan."""
     sequence_parallel: bool | None = None
     """Split the norms' activations along the sequence inside the tensor group; on where tensor > 1 and absent."""
     context_method: ContextMethod | None = None

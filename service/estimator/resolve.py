@@ -132,7 +132,7 @@ def _fill_layout(question: Question, recipe: Recipe, cluster: Cluster) -> Comple
     zero_stage = stack.zero_stages[0] if layout.zero_stage is None else layout.zero_stage
     reshard = layout.reshard_after_forward
     if reshard is None:
-        reshard = zero_stage == 3 and layout.pipeline == 1
+        reshard = zero_stage == 3 and not (stack.delays_reductions and layout.pipeline > 1)
     splits_norms = layout.tensor > 1 and stack.splits_norms
     parallel = splits_norms if layout.sequence_parallel is None else layout.sequence_parallel
     return completed(

@@ -203,9 +203,9 @@ def peak_interval(memory: Memory, stage: StageMemory, memory_class: MemoryClass)
     allocated, reserved, device = memory.allocated_peak_bytes, memory.reserved_peak_bytes, memory.device_peak_bytes
     if memory_class == "allocated":
         return _scaled(allocated, stage.allocated_peak_bytes / allocated.value)
+    if memory_class == "reserved":  # loggers reset the counter after the first steps
+        return _scaled(reserved, stage.settled_reserved_bytes / reserved.value)
     reserved_peak = _scaled(reserved, stage.reserved_peak_bytes / reserved.value)
-    if memory_class == "reserved":
-        return reserved_peak
     return Interval(
         reserved_peak.low + (device.low - reserved.low),
         reserved_peak.value + (device.value - reserved.value),

@@ -1,9 +1,7 @@
 """Open fields of a question: their values and bounds, and whether the question with one value is feasible.
 
-Live tensors only grow with the batch, the sequence and the layers. The allocator's cache grows too, up to the device's
-end, where it is given back: there the bytes of a stage fall, and a larger value may fit where a smaller one did not.
-Hence two monotonic conditions for each stage: too many live tensors, and too many bytes reserved while nothing is given
-back.
+Live tensors only grow with the batch, the sequence and the layers, and so does what the allocator caches, up to the
+device's end. Hence two monotonic conditions for each stage: too many live tensors, and too many bytes reserved.
 """
 
 from collections.abc import Callable, Mapping, Sequence

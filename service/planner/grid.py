@@ -290,7 +290,7 @@ def _spreads(
             refused["stack_shards_so_in_a_pipeline"] += each
             continue
         groups = axes.shard_group if zero else tuple(group for group in axes.shard_group if group != WITHIN_DOMAIN)
-        reshard_choices = axes.reshard_after_forward if zero == 3 and pipeline.pipeline == 1 else (False,)
+        reshard_choices = axes.reshard_after_forward if zero == 3 else (False,)
         if False not in axes.reshard_after_forward and reshard_choices == (False,):
             refused["resharding_needs_sharded_weights"] += each
             continue

@@ -1,7 +1,7 @@
 """Largest or smallest value of an open field that fits, by bisection, and batches of so many tokens.
 
-Refused values are skipped. Whether a value fits may change more than once as it grows, for the allocator gives back
-its cache where memory ends; the bisection therefore looks at each stage apart (`feasibility.py`).
+Refused values are skipped. Whether a value will do may change more than once as it grows, as layouts and limits do; the
+bisection therefore looks at each stage apart (`feasibility.py`).
 """
 
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ LOOKED_BACK = 64
 
 LOOKED_AHEAD = 48
 """Values above the largest found one that are tried too, where live tensors leave room; behind them at growing
-distances. Source: a choice; blocks of other sizes may share a segment, which gives back gigabytes at once."""
+distances. Source: a choice; limits beside memory may be met again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ def layouts(draw: st.DrawFn, model: Model, run: Software) -> Layout:
     plain = [s for s in stack.schedules if s != "interleaved-1f1b" and (s != "dualpipe" or pipeline > 1)]
     kept_back = () if sends_activations else ("activations", "optimizer-and-activations")
     offloads = [o for o in get_args(OffloadName) if o not in kept_back and (o != "model" or zero_stage == 3)]
-    frees = (None, True, False) if zero_stage == 3 and pipeline == 1 else (None, False)
+    frees = (None, True, False) if zero_stage == 3 else (None, False)
     needs_split_norms = degrees["expert"] > 1 and degrees["tensor"] > 1
     layout = Layout(
         **degrees,

@@ -37,6 +37,7 @@ CLASSES_OF_COUNTS = frozenset({"Degrees", "Group", "ProductShape", "RankParamete
 """How many, or which: every field is a plain number."""
 
 COUNTS = frozenset({
+    "activation_layers",
     "along_or_same", "bubble_micro_batches", "calls", "cast_numbers", "ceil_div", "columns", "copies", "count",
     "crossing_share", "dense", "divisors", "doublings", "embedding_table", "expert", "expert_data", "expert_shards",
     "fill_numbers", "floor_div", "full_copies", "gathered_ends", "gpus", "half_copies", "in_flight", "inner",

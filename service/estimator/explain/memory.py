@@ -40,7 +40,7 @@ from service.estimator.memory.memory import (
 )
 from service.estimator.model.ledger import Ops, by_operation
 from service.estimator.parallelism.context import exchanged_bytes, key_value_bytes
-from service.estimator.parallelism.data import OPTIMIZER_STATES, WEIGHTS, expert_shards, shards
+from service.estimator.parallelism.data import OPTIMIZER_STATES, WEIGHTS, expert_shards, shards, waits_for_last
 from service.estimator.parallelism.pipeline import HeldMoment, held_moments, in_flight
 from service.estimator.parallelism.stages import Stage, handed_stream_bytes, sequence_stream_bytes, stream_bytes
 from service.estimator.question import Recompute
@@ -93,8 +93,13 @@ def _stage(rank: Rank, given: StageMemory, at: At) -> Iterator[Explanation]:
     yield at(f"{path}.micro_batches_in_flight", in_flight, flights.text, flights.inputs)
     lines = summed_inputs({line.kind: line.bytes for line in given.lines})
     yield at(f"{path}.allocated_peak_bytes", device.allocated_interval, lines.text, lines.inputs)
+    cached: Inputs = {"held_bytes": float(rank.held.cached)}
+    yield at(f"{path}.cached_bytes", device.cached_bytes, "held_bytes", cached)
     beside = _reserved(resolved, given.allocated_peak_bytes, float(rank.held.cached))
     yield at(f"{path}.reserved_peak_bytes", device.reserved_bytes, beside.text, beside.inputs)
+    settled = _reserved(resolved, given.allocated_peak_bytes, float(rank.held.settled_cached))
+    later = f"max(allocated_bytes * share, {_WHOLE} if {_WHOLE} <= held_room * room_bytes else 0)"
+    yield at(f"{path}.settled_reserved_bytes", device.settled_reserved_bytes, later, settled.inputs)
     several = float(resolved.degrees.accumulation) > 1
     first = summed_inputs({**first_step_lines(rank.held, several=several)})
     yield at(f"{path}.first_step_peak_bytes", first_step_peak_bytes, first.text, first.inputs)
@@ -102,11 +107,13 @@ def _stage(rank: Rank, given: StageMemory, at: At) -> Iterator[Explanation]:
     yield at(f"{path}.idle_bytes", stage_bytes, idle.text, idle.inputs)
 
 
+_WHOLE = "(allocated_bytes + held_bytes) * held_share"
+
+
 def _reserved(resolved: ResolvedQuestion, allocated_bytes: float, held_bytes: float) -> Expression:
     workload = resolved.workload
-    whole = "(allocated_bytes + held_bytes) * held_share"
     return Expression(
-        f"max(allocated_bytes * share, {whole} if {whole} <= held_room * room_bytes else 0)",
+        f"max(allocated_bytes * share, min({_WHOLE}, held_room * room_bytes))",
         {
             "allocated_bytes": allocated_bytes,
             "share": device.reserved_shares(workload)[1],
@@ -177,16 +184,33 @@ def _trained(rank: Rank) -> Inputs:
 
 
 def _gathered_weights(rank: Rank, _: str) -> Explained:
-    """Weights that are gathered from the data group: all of them, or one group and one layer."""
-    degrees, load = rank.resolved.degrees, rank.one.load
-    weight: Inputs = {"weight_bytes": rank.resolved.workload.state.gathered_bytes}
-    if degrees.reshard_after_forward == 1:
-        groups = numbers_of(load, "largest_layer", "gathered_ends")
-        found = Expression("(largest_layer + gathered_ends) * weight_bytes", {**groups, **weight})
-    else:
-        every: Inputs = {"every_weight": float(load.parameters.dense + load.parameters.expert)}
-        found = Expression("every_weight * weight_bytes", {**every, **weight})
-    return states.all_gathered_weights, found
+    """Weights that are gathered from the data group: all of them, or one group and one layer, and other chunks."""
+    workload, degrees, load = rank.resolved.workload, rank.resolved.degrees, rank.one.load
+    every: Inputs = {
+        "every_weight": float(load.parameters.dense + load.parameters.expert),
+        "weight_bytes": workload.state.gathered_bytes,
+    }
+    if degrees.reshard_after_forward == 0:
+        return states.all_gathered_weights, Expression("every_weight * weight_bytes", every)
+    groups = numbers_of(load, "largest_layer", "gathered_ends")
+    freed = "(largest_layer + gathered_ends) * weight_bytes"
+    if not waits_for_last(workload, degrees):
+        inputs = {**groups, "weight_bytes": workload.state.gathered_bytes}
+        return states.all_gathered_weights, Expression(freed, inputs)
+    chunks = 2.0 if len(rank.ends) > 1 else float(degrees.virtual_pipeline)
+    text = f"min({freed} + (1 - 1 / chunks) * every_weight * weight_bytes, every_weight * weight_bytes)"
+    return states.all_gathered_weights, Expression(text, {**groups, **every, "chunks": chunks})
+
+
+def _kept_weights(rank: Rank, _: str) -> Explained:
+    """The others, which a backward pass has gathered and keeps to its end."""
+    load = rank.one.load
+    inputs: Inputs = {
+        "every_weight": float(load.parameters.dense + load.parameters.expert),
+        "weight_bytes": rank.resolved.workload.state.gathered_bytes,
+        "gathered_bytes": float(rank.held.gathered_weights),
+    }
+    return states.all_gathered_weights, Expression("every_weight * weight_bytes - gathered_bytes", inputs)
 
 
 def _cast_weights(rank: Rank, kind: str) -> Explained:
@@ -202,13 +226,13 @@ def _reduced_gradients(rank: Rank, _: str) -> Explained:
     reducing: Inputs = {"weight_bytes": workload.state.gathered_bytes, "reduction_bytes": states.REDUCTION_BYTES}
     parts: list[Expression] = []
     if degrees.zero_stage >= WEIGHTS and degrees.shard_group > 1:
-        if degrees.reshard_after_forward == 1:
+        if waits_for_last(workload, degrees):
+            waiting = _trained(rank) | {"reduction_bytes": states.REDUCTION_BYTES}
+            parts.append(Expression("trained_weights * reduction_bytes", waiting))
+        elif degrees.reshard_after_forward == 1:
             text = "max(largest_trained_layer, largest_trained_end) * (weight_bytes + reduction_bytes)"
             largest = numbers_of(load, "largest_trained_layer", "largest_trained_end")
             parts.append(Expression(text, {**largest, **reducing}))
-        elif degrees.pipeline > 1:
-            waiting = _trained(rank) | {"reduction_bytes": states.REDUCTION_BYTES}
-            parts.append(Expression("trained_weights * reduction_bytes", waiting))
         else:
             text = "largest_trained_layer * (weight_bytes + reduction_bytes)"
             parts.append(Expression(text, {**numbers_of(load, "largest_trained_layer"), **reducing}))
@@ -409,27 +433,28 @@ def _by_kind(stage: Stage, amounts: list[float], word: str) -> Expression:
 
 
 def _recomputed(rank: Rank, _: str) -> Explained:
-    """Activations that live once, while layers are computed again."""
-    return activations.stage_activations, _of_ends(rank, _recomputed_of)
+    """Activations that live once, while layers are computed again; where others are offloaded, those of few layers."""
+    found = _of_ends(rank, _recomputed_of)
+    if rank.resolved.question.layout.offload not in OFFLOADED_ACTIVATIONS:
+        return activations.stage_activations, found
+    resident: Inputs = {
+        "layers_on_device": LAYERS_ON_DEVICE,
+        "largest_whole_layer_bytes": float(rank.one.load.largest_whole_bytes),
+        "resident_bytes": float(rank.held.activations),
+    }
+    text = f"min({found.text}, max(layers_on_device * largest_whole_layer_bytes - resident_bytes, 0))"
+    return activations.stage_activations, Expression(text, {**found.inputs, **resident})
 
 
 def _recomputed_of(rank: Rank, stage: Stage) -> Expression:
-    workload, degrees = rank.resolved.workload, rank.resolved.degrees
-    rule = workload.recompute
-    whole = [float(one) for one in activations.layer_bytes_of(workload, degrees, activations.KEEP_ALL)]
-    if rule.granularity != "full":
-        kept = activations.layer_bytes_of(workload, degrees, rule)
-        dropped = [before - float(after) for before, after in zip(whole, kept, strict=True)]
-        return _by_kind(stage, dropped, "dropped_bytes")
-    layers = float(activations.trained_layers(workload, stage.kind_counts))
-    inputs: Inputs = {
-        "group_layers": _group_layers(rule),
-        "layers": layers,
-        "stream_bytes": float(handed_stream_bytes(workload, degrees)),
-    }
-    largest = _by_kind(stage, whole, "bytes")
-    text = f"(min(group_layers, layers) * {largest.text} - stream_bytes if layers > 0 else 0)"
-    return Expression(text, {**inputs, **largest.inputs})
+    """The most that a layer computes again, by kind: what it dropped, or with full recompute a group of layers."""
+    word = "dropped_bytes" if rank.resolved.workload.recompute.granularity != "full" else "group_bytes"
+    return _by_kind(stage, _again(rank, stage), word)
+
+
+def _again(rank: Rank, stage: Stage) -> list[float]:
+    found = activations.stage_activations(rank.resolved.workload, rank.resolved.degrees, stage)
+    return [float(one) for one in found.again_bytes]
 
 
 def _layer_buffers(rank: Rank, _: str) -> Explained:
@@ -441,13 +466,16 @@ def _layer_buffers_of(rank: Rank, stage: Stage) -> Expression:
     parts = activations.layer_buffer_parts(rank.resolved.workload, rank.resolved.degrees, stage)
     held = [kind for kind, count in enumerate(stage.kind_counts) if count > 0]
     inputs: Inputs = {"head_bytes": float(parts.end_bytes), "stream_bytes": float(parts.stream_bytes)}
+    again = _again(rank, stage)
+    most = max([again[kind] for kind in held], default=0.0)
     terms = []
     for kind in held:
-        name = f"layer_kind_{kind}.most_bytes"
-        inputs[name] = float(parts.worst_bytes[kind])
-        terms.append(f"stream_bytes + {name}")
+        name, repeated = f"layer_kind_{kind}.most_bytes", f"layer_kind_{kind}.again_bytes"
+        inputs |= {name: float(parts.worst_bytes[kind])} | ({repeated: again[kind]} if most else {})
+        terms.append(f"stream_bytes + {name}" + (f" + {repeated}" if most else ""))
     largest = f"max({', '.join((*terms, '0'))})" if terms else "0"
-    return Expression(f"max(0, head_bytes + {largest})", inputs)
+    beside = f" - max({', '.join((*(f'layer_kind_{kind}.again_bytes' for kind in held), '0'))})" if most else ""
+    return Expression(f"max(0, head_bytes + {largest}{beside})", inputs)
 
 
 def _logits(rank: Rank, _: str) -> Explained:
@@ -507,6 +535,7 @@ _LINES: dict[str, Callable[[Rank, str], Explained]] = {
     "left_step_gradients": _step_gradients,
     "early_gradients": _early_gradients,
     "gathered_weights": _gathered_weights,
+    "kept_weights": _kept_weights,
     "cast_weights": _cast_weights,
     "late_cast_weights": _cast_weights,
     "reduced_gradients": _reduced_gradients,

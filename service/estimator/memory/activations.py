@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import reduce
+from functools import partial, reduce
 
 from service.estimator.degrees import Degrees, divisors, padded_vocabulary
 from service.estimator.model.ledger import Op, Ops, Saved, Split, WeightRole, by_operation, kept_matrices
@@ -118,10 +118,12 @@ class Activations:
 
     kept_bytes: tuple[Amount, ...]
     """What each chunk keeps for each micro-batch in flight."""
-    again_bytes: Amount
-    """What lives once, while layers are computed again."""
+    again_bytes: tuple[Amount, ...]
+    """What lives once, while a layer of each kind is computed again."""
     largest_bytes: Amount
     """What the largest layer keeps for each micro-batch."""
+    largest_whole_bytes: Amount
+    """What it would keep without recompute."""
 
 
 def stage_activations(workload: Workload, degrees: Degrees, stage: Stage) -> Activations:
@@ -130,23 +132,25 @@ def stage_activations(workload: Workload, degrees: Degrees, stage: Stage) -> Act
     Formula:
         none: sum of what each layer keeps
         selective: the same without what is dropped; once, the dropped tensors of the layer that loses most
-        full: one residual stream for each group of layers; once, a group's activations beside the stream it starts from
-    Returns: bytes that each chunk keeps, and bytes that live once during recompute [byte]
+        full: one residual stream for each group of layers; once, a group's activations beside the stream it starts
+        from, less what a block's other layers keep, which have run backward by then
+    Returns: bytes that each chunk keeps, and bytes that live once during recompute, by kind of layer [byte]
     Source: Korthikanti et al. 2022, arXiv:2205.05198, table 2; Megatron-LM recompute-method uniform and block
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
     >>> found = stage_activations(sample_workload(), sample_degrees(), stage)
     >>> found.kept_bytes[0] == 32 * (17 * 2 * 8192 * 4096 + 4 * 32 * 8192), found.again_bytes
-    (True, 0.0)
+    (True, (0.0,))
     """
     whole = layer_bytes_of(workload, degrees, KEEP_ALL)
     if workload.recompute.granularity == "full":
         return _full_recompute(workload, degrees, stage, whole)
     layer_bytes = layer_bytes_of(workload, degrees, workload.recompute)
     saved_bytes = stage.each_chunk(lambda counts: _weighted(counts, layer_bytes))
-    dropped = [before - after for before, after in zip(whole, layer_bytes, strict=True)]
-    return Activations(saved_bytes, largest_kind_bytes(stage, dropped), largest_kind_bytes(stage, layer_bytes))
+    dropped = tuple(before - after for before, after in zip(whole, layer_bytes, strict=True))
+    most, most_whole = largest_kind_bytes(stage, layer_bytes), largest_kind_bytes(stage, whole)
+    return Activations(saved_bytes, dropped, most, most_whole)
 
 
 def layer_bytes_of(workload: Workload, degrees: Degrees, rule: Recompute) -> list[Amount]:
@@ -209,17 +213,31 @@ def _full_recompute(workload: Workload, degrees: Degrees, stage: Stage, whole: l
     group = 1 if workload.recompute.method == "block" else workload.recompute.layers or 1
     stream = handed_stream_bytes(workload, degrees)
 
+    def other_bytes(counts: tuple[Amount, ...], again: Amount) -> Amount:
+        """What a chunk keeps of its layers that do not run again."""
+        layers = trained_layers(workload, counts)
+        return (layers - again) * _weighted(counts, whole) / maximum(layers, 1)
+
     def chunk_bytes(counts: tuple[Amount, ...]) -> Amount:
+        again = recomputed_layers(workload.recompute, trained_layers(workload, counts), 1)
+        return ceil_div(again, group) * stream + other_bytes(counts, again)
+
+    def again_bytes(kind: int, counts: tuple[Amount, ...]) -> Amount:
+        """A group's activations beside the stream it starts from; those of a block's others are gone by then."""
         layers = trained_layers(workload, counts)
         again = recomputed_layers(workload.recompute, layers, 1)
-        mean = _weighted(counts, whole) / maximum(layers, 1)
-        return ceil_div(again, group) * stream + (layers - again) * mean
+        largest = reduce(maximum, [where(count > 0, one, 0.0) for count, one in zip(counts, whole, strict=True)])
+        others = maximum(minimum(group, layers) - 1, 0) * largest - other_bytes(counts, again)
+        live = whole[kind] - stream + others
+        return where(both(again > 0, counts[kind] > 0), maximum(live, 0.0), 0.0)
 
+    kinds = range(len(whole))
+    again = tuple(reduce(maximum, stage.each_chunk(partial(again_bytes, kind))) for kind in kinds)
     layers = trained_layers(workload, stage.kind_counts)
-    live = minimum(group, layers) * largest_kind_bytes(stage, whole) - stream
     keeps_all = recomputed_layers(workload.recompute, layers, degrees.virtual_pipeline) < layers
-    largest = where(keeps_all, largest_kind_bytes(stage, whole), stream)
-    return Activations(stage.each_chunk(chunk_bytes), where(layers > 0, live, 0.0), where(layers > 0, largest, 0.0))
+    most_whole = largest_kind_bytes(stage, whole)
+    most = where(layers > 0, where(keeps_all, most_whole, stream), 0.0)
+    return Activations(stage.each_chunk(chunk_bytes), again, most, most_whole)
 
 
 def lasting_gradient_bytes(workload: Workload, degrees: Degrees) -> Amount:
@@ -306,7 +324,9 @@ def head_product_bytes(workload: Workload, degrees: Degrees) -> Amount:
     return where(degrees.zero_stage == 0, rows * workload.model.embedding_width * workload.precision.element_bytes, 0.0)
 
 
-def layer_buffer_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Amount:
+def layer_buffer_bytes(
+    workload: Workload, degrees: Degrees, stage: Stage, again: Sequence[Amount] | None = None
+) -> Amount:
     """Bytes that the backward pass of one layer holds beside all kept activations, at its worst, on one rank.
 
     The layer's operations run backward one by one; each needs the gradient of the layer's result and tensors of its
@@ -314,9 +334,11 @@ def layer_buffer_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Am
     operations that have run backward are there too, and the head's; what the head kept is gone.
 
     Formula:
-        max over operations j of (gradient of the stream + passing_j - sum over later operations of what they kept
-        + gradients made so far)
-    Returns: bytes of the layer that needs most [byte]
+        max over operations j of (gradient of the stream + passing_j - sum over later operations of what they kept or
+        computed again + gradients made so far)
+    Args:
+        again: what a layer of each kind computes again, where the layer that needs most with it is meant [byte]
+    Returns: bytes of the layer that needs most, beside the most that one computes again [byte]
     Source:
         NVIDIA/TransformerEngine@v2.11 pytorch/module (order of the backward pass); the peak of a gated MLP, 4 s f / t
         beside the gradient, is that of published Megatron-Core runs (MooreThreads/SimuMax@4dcaae5)
@@ -327,8 +349,11 @@ def layer_buffer_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Am
     True
     """
     parts = layer_buffer_parts(workload, degrees, stage)
-    worst = largest_kind_bytes(stage, [parts.stream_bytes + one for one in parts.worst_bytes])
-    return maximum(0.0, parts.end_bytes + worst)
+    worst = [parts.stream_bytes + one for one in parts.worst_bytes]
+    if again is None:
+        return maximum(0.0, parts.end_bytes + largest_kind_bytes(stage, worst))
+    together = largest_kind_bytes(stage, [one + live for one, live in zip(worst, again, strict=True)])
+    return maximum(0.0, parts.end_bytes + together - largest_kind_bytes(stage, list(again)))
 
 
 @dataclass(slots=True)
@@ -351,7 +376,7 @@ def layer_buffer_parts(workload: Workload, degrees: Degrees, stage: Stage) -> La
     return LayerBufferParts(
         end_bytes=head_gradient_bytes(workload, degrees, stage) - _left_by_head(workload, stage, split) * scale,
         stream_bytes=handed_stream_bytes(workload, degrees),
-        worst_bytes=[_worst(workload, ops, split, scale, each_bytes) for ops in workload.ledger.kinds],
+        worst_bytes=[_worst(ops, split, scale, each_bytes) for ops in workload.ledger.kinds],
     )
 
 
@@ -362,7 +387,7 @@ def _left_by_head(workload: Workload, stage: Stage, split: tuple[Amount, ...]) -
     return where(stage.is_last, kept_bytes(workload.ledger.head, workload.recompute, split), 0.0)
 
 
-def _worst(workload: Workload, ops: Ops, split: tuple[Amount, ...], scale: Amount, each_bytes: Amount) -> Amount:
+def _worst(ops: Ops, split: tuple[Amount, ...], scale: Amount, each_bytes: Amount) -> Amount:
     """Most bytes beside what is kept, over the operations from last to first, with gradients of so many bytes each."""
     most: Amount = 0.0
     freed: Amount = 0.0
@@ -371,7 +396,7 @@ def _worst(workload: Workload, ops: Ops, split: tuple[Amount, ...], scale: Amoun
         made = made + trained_numbers((op,), split) * each_bytes
         if op.transient and op.gradients:
             most = maximum(most, (_bytes(op.transient, split) - freed) * scale + made)
-        freed = freed + kept_bytes((op,), workload.recompute, split)
+        freed = freed + kept_bytes((op,), KEEP_ALL, split)
     return most
 
 
@@ -551,6 +576,8 @@ class RankLoad:
     """Activations that one micro-batch keeps in each chunk."""
     largest_kept_bytes: Amount
     """Activations that its largest layer keeps of one micro-batch."""
+    largest_whole_bytes: Amount
+    """Activations that its largest layer would keep without recompute."""
     recomputed_bytes: Amount
     """Activations that live once while layers are computed again."""
     layer_buffer_bytes: Amount
@@ -571,6 +598,8 @@ class RankLoad:
     """Trained weights that autocast casts on the fly."""
     late_cast_numbers: Amount
     """Those of them that are cast while the last layer runs backward."""
+    activation_layers: Amount
+    """Layers that keep one as large for the backward pass; 0 where recompute may drop it."""
     embedding_table: Amount
     """Trained parameters of its embedding's matrix; 0 where it has none."""
     largest_table: Amount
@@ -589,6 +618,7 @@ def rank_load_of(workload: Workload, degrees: Degrees, stage: Stage) -> RankLoad
     split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     layers = [(count > 0, ops) for count, ops in zip(stage.kind_counts, workload.ledger.kinds, strict=True)]
     layer, trained_layer = _largest(layers, split)
+    largest_tensor, largest_tensors = _largest_tensor(workload, stage, split)
     both_ends = [(stage.is_first, workload.ledger.embedding), (stage.is_last, workload.ledger.head)]
     end, trained_end = _largest(both_ends, split)
     cast, late_cast = cast_numbers(workload, degrees, stage)
@@ -597,15 +627,17 @@ def rank_load_of(workload: Workload, degrees: Degrees, stage: Stage) -> RankLoad
         updated=parameters,
         kept_bytes=tuple(own + end for own, end in zip(activations.kept_bytes, ends, strict=True)),
         largest_kept_bytes=activations.largest_bytes,
-        recomputed_bytes=activations.again_bytes,
-        layer_buffer_bytes=layer_buffer_bytes(workload, degrees, stage),
+        largest_whole_bytes=activations.largest_whole_bytes,
+        recomputed_bytes=largest_kind_bytes(stage, list(activations.again_bytes)),
+        layer_buffer_bytes=layer_buffer_bytes(workload, degrees, stage, activations.again_bytes),
         placeholder_bytes=placeholder_bytes(workload, degrees, stage),
         largest_layer=layer,
         largest_trained_layer=trained_layer,
         gathered_ends=_gathered_ends(workload, stage, split, end),
         largest_trained_end=trained_end,
         layers=stage.layers,
-        largest_activation_bytes=_largest_tensor(workload, stage, split) * degrees.micro_batch / degrees.context,
+        largest_activation_bytes=largest_tensor * degrees.micro_batch / degrees.context,
+        activation_layers=largest_tensors,
         cast_numbers=cast,
         late_cast_numbers=late_cast,
         embedding_table=_largest_table(both_ends[:1], split),
@@ -659,15 +691,26 @@ def _cast_of(workload: Workload, ops: Ops, split: tuple[Amount, ...]) -> Amount:
     return numbers
 
 
-def _largest_tensor(workload: Workload, stage: Stage, split: tuple[Amount, ...]) -> Amount:
-    """Bytes of one sequence of the largest result of a matrix product in any layer of a stage."""
+_KEEPING = {"core_attn", "layernorm", "moe_act"}
+"""Modules whose recompute drops no result of a matrix product."""
+
+
+def _largest_tensor(workload: Workload, stage: Stage, split: tuple[Amount, ...]) -> tuple[Amount, Amount]:
+    """Bytes of one sequence of the largest result of a matrix product in any layer of a stage; layers that keep it."""
     by_kind: list[Amount] = []
     for ops in workload.ledger.kinds:
         largest: Amount = 0.0
         for weight in (weight for op in ops for weight in op.weights if weight.matrices):
             largest = maximum(largest, weight.columns / split[weight.split])
         by_kind.append(largest * workload.recipe.sequence_length * workload.precision.element_bytes)
-    return largest_kind_bytes(stage, by_kind)
+    most = largest_kind_bytes(stage, by_kind)
+    rule = workload.recompute
+    if set(rule.modules) - _KEEPING:
+        return most, 0
+    layers = trained_layers(workload, stage.kind_counts)
+    kept = 1 - repeated_forwards(rule, layers, len(stage.chunk_counts)) if rule.granularity == "full" else 1
+    kinds = zip(stage.kind_counts, by_kind, strict=True)
+    return most, kept * summed(where(one == most, count, 0) for count, one in kinds)
 
 
 def _largest_table(groups: Sequence[tuple[Condition, Ops]], split: tuple[Amount, ...]) -> Amount:

@@ -1,12 +1,13 @@
 """Memory of the device: what the allocator reserves, what is in use beside it, and the probability of running out."""
 
+from dataclasses import dataclass
 from math import erf, exp, hypot, log, sqrt
 
 from service.estimator.answer import Basis, Interval, Verdict
 from service.estimator.constants import MeasuredBytes, calibration_of
 from service.estimator.degrees import Degrees
 from service.estimator.memory.activations import RankLoad, rank_logits
-from service.estimator.numeric import Amount, both, maximum, minimum, where
+from service.estimator.numeric import Amount, Condition, both, maximum, minimum, where
 from service.estimator.parallelism.data import OPTIMIZER_STATES, WEIGHTS
 from service.estimator.parallelism.stages import stream_bytes
 from service.estimator.question import Gpu
@@ -33,12 +34,12 @@ HELD_SHARE = 1.01
 
 
 def reserved_bytes(allocated_bytes: Amount, held_bytes: Amount, share: float, room_bytes: float) -> Amount:
-    """Bytes that the allocator holds on one GPU: live tensors, fragments, pools of other streams and holes.
+    """Most bytes that the allocator holds on one GPU: live tensors, fragments, pools of other streams and holes.
 
-    What it holds beside live tensors it gives back when the device has no more, so only live tensors and their
-    fragments can run it out of memory.
+    What it holds beside live tensors it gives back when the device has no more, and not before: it fills the device
+    first, and only live tensors and their fragments can run it out of memory.
 
-    Formula: max(allocated x share, (allocated + held) x HELD_SHARE where that is at most HELD_ROOM x room)
+    Formula: max(allocated x share, min((allocated + held) x HELD_SHARE, HELD_ROOM x room))
     Args:
         allocated_bytes: live tensors [byte]
         held_bytes: what the stack makes the allocator hold beside them [byte]
@@ -48,7 +49,30 @@ def reserved_bytes(allocated_bytes: Amount, held_bytes: Amount, share: float, ro
     Source: PyTorch CUDA caching allocator (frees cached blocks before it fails); reserved_shares; device.cached_bytes
 
     >>> reserved_bytes(100.0, 0.0, 1.04, 200.0), reserved_bytes(100.0, 500.0, 1.04, 200.0)
-    (104.0, 104.0)
+    (104.0, 184.0)
+    """
+    whole = (allocated_bytes + held_bytes) * HELD_SHARE
+    return maximum(allocated_bytes * share, minimum(whole, HELD_ROOM * room_bytes))
+
+
+def settled_reserved_bytes(allocated_bytes: Amount, held_bytes: Amount, share: float, room_bytes: float) -> Amount:
+    """Bytes that the allocator holds at the peak of a later step: what it had to give back once, it opens no more.
+
+    Segments that large tensors opened after that are split among all others, so a fuller device may hold fewer bytes.
+
+    Formula: max(allocated x share, (allocated + held) x HELD_SHARE where that is at most HELD_ROOM x room)
+    Args:
+        allocated_bytes: live tensors [byte]
+        held_bytes: what the stack makes the allocator hold beside them [byte]
+        share: what fragments add [1]
+        room_bytes: what the device leaves the allocator [byte]
+    Returns: bytes of one GPU [byte]
+    Source:
+        PyTorch CUDA caching allocator (release of cached blocks, split of large ones); huggingface/nanotron@2411b02
+        trainer.py (peaks are reset in the first five steps)
+
+    >>> settled_reserved_bytes(100.0, 50.0, 1.04, 200.0), settled_reserved_bytes(100.0, 500.0, 1.04, 200.0)
+    (151.5, 104.0)
     """
     whole = (allocated_bytes + held_bytes) * HELD_SHARE
     return maximum(allocated_bytes * share, where(whole <= HELD_ROOM * room_bytes, whole, 0.0))
@@ -103,19 +127,22 @@ def cached_bytes(workload: Workload, degrees: Degrees, load: RankLoad, gradient_
         ZeRO-3 with streams of its own, freed after use: the largest group and one layer, with the rank's own part of
         the group, in the compute format; all sharded gradients, where none are live at the loss;
         the hole of the cross entropy's row for each logit; and that of a gathered stream where tensor ranks split it
+        nanotron: two results of row-split matrices a layer, as far as the host has launched ahead; a flat copy of all
+        updated weights; the rank's part of them and the whole again, where no freed activation is as large as the part,
+        or less the activations that a micro-batch without such a large one would not keep
     Args:
         gradient_bytes: gradients of the rank [byte]
     Returns: bytes of one rank [byte]
     Source:
         torch 2.13 distributed/fsdp/_fully_shard/_fsdp_param_group.py (streams); PyTorch CUDA caching allocator (blocks
-        belong to the stream they were allocated on)
+        belong to the stream they were allocated on); huggingface/nanotron@67c5ebb6 optim/zero.py (all_gather_coalesced)
 
     >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
     >>> cached_bytes(sample_workload(), sample_degrees(), sample_rank_load(), 0.0)
     0.0
     """
     if not workload.stack.gathers_on_streams:
-        return _results_ahead_bytes(workload, degrees, load) + _flattened_bytes(workload, degrees, load)
+        return _results_ahead_bytes(workload, degrees, load)
     each = max(workload.cross_entropy.hole_bytes, 0.0 if workload.software.expandable_segments else SEGMENT_HOLE_BYTES)
     hole = where(load.logits_bytes > 0, rank_logits(workload, degrees) * each, 0.0)
     splits = both(degrees.sequence_parallel == 1, degrees.tensor > 1)
@@ -143,14 +170,36 @@ def _results_ahead_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -
     return where(degrees.tensor > 1, 2 * stream_bytes(workload, degrees) * layers, 0.0)
 
 
-def _flattened_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> Amount:
-    """Flat copies of updated weights, and of the rank's part of them where that is larger than any activation."""
+@dataclass(slots=True)
+class FlatCopies:
+    """Flat copies of updated weights that one rank gathers once a step, and that the allocator keeps."""
+
+    weight_bytes: Amount
+    """All updated weights in one tensor, which is larger than any freed one."""
+    again_bytes: Amount
+    """The rank's part of them, and the whole again, where no freed activation is as large as the part."""
+    has_again: Condition
+    """No freed activation is as large as the part."""
+    spared_bytes: Amount
+    """What a micro-batch would keep less if its largest activations were as large as the part; 0 where they are not
+    larger."""
+
+
+def flat_copies(workload: Workload, degrees: Degrees, load: RankLoad) -> FlatCopies | None:
+    """Flat copies of updated weights; None where the stack makes none.
+
+    >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
+    >>> flat_copies(sample_workload(), sample_degrees(), sample_rank_load()) is None
+    True
+    """
     if not workload.stack.flattens_update:
-        return 0.0
+        return None
     weights = (load.updated.dense_trained + load.updated.expert_trained) * workload.state.weight_bytes
-    part = weights / degrees.shard_group
-    again = where(part > load.largest_activation_bytes, weights + part, 0.0)
-    return where(degrees.zero_stage >= OPTIMIZER_STATES, weights + again, 0.0)
+    gathers = both(degrees.zero_stage >= OPTIMIZER_STATES, degrees.shard_group > 1)
+    weights = where(gathers, weights, 0.0)
+    part, largest = weights / degrees.shard_group, load.largest_activation_bytes
+    spared = maximum(largest - part, 0.0) * load.activation_layers
+    return FlatCopies(weights, weights + part, part > largest, spared)
 
 
 RESIDUALS = {

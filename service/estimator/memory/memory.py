@@ -8,7 +8,7 @@ from service.estimator.answer import Phase
 from service.estimator.complete import CompleteLayout
 from service.estimator.degrees import Degrees
 from service.estimator.memory.activations import RankLoad
-from service.estimator.memory.device import cached_bytes
+from service.estimator.memory.device import FlatCopies, cached_bytes, flat_copies
 from service.estimator.memory.states import (
     WHOLE_MOMENTS,
     AllGatheredWeights,
@@ -186,6 +186,8 @@ class StageBytes:
     """Temporaries of the optimizer's arithmetic."""
     gathered_weights: Amount
     """Weights that are gathered from the data group."""
+    kept_weights: Amount
+    """Further ones that a backward pass keeps to its end, where gradients wait for the last micro-batch."""
     cast_weights: Amount
     """Weights that autocast has cast on the fly, until it ends."""
     late_cast_weights: Amount
@@ -216,7 +218,9 @@ class StageBytes:
     """Micro-batches in flight."""
     host: Amount
     cached: Amount
-    """Bytes that the allocator reserves at the peak beside live tensors: pools of other streams, and holes."""
+    """Bytes that the allocator reserves at most beside live tensors: pools of other streams, holes and flat copies."""
+    settled_cached: Amount
+    """Those that it reserves in a later step."""
 
     def at(self, phase: Phase) -> Amount:
         """Live bytes in one phase of a later step [byte]."""
@@ -268,7 +272,7 @@ LIVE: dict[Phase, tuple[str, ...]] = {
         "recomputed_activations",
         "layer_buffers",
     ),
-    "reduction": (*_COMPUTING, "gradients", "half_gradients", "reduced_gradients", "other_activations"),
+    "reduction": (*_COMPUTING, "kept_weights", "gradients", "half_gradients", "reduced_gradients", "other_activations"),
     "optimizer": (*PERSISTENT, "gradients", "step_gradients", "update_buffers", "left_streams"),
     "idle": BETWEEN_STEPS,
 }
@@ -276,6 +280,7 @@ LIVE: dict[Phase, tuple[str, ...]] = {
 last layer runs backward, when its first layer has, inside the optimizer step, and between two steps."""
 
 ANSWER_KINDS = {
+    "kept_weights": "gathered_weights",
     "cast_weights": "gathered_weights",
     "late_cast_weights": "gathered_weights",
     "early_gradients": "gradients",
@@ -333,12 +338,16 @@ def stage_bytes(
         spread |= dict.fromkeys((*offloaded, *_IN_STEP), 0.0)
         trained = load.updated.dense_trained, load.updated.expert_trained
         host = host + sharded_bytes(*trained, degrees, HOST_GRADIENT_BYTES, OPTIMIZER_STATES)
+    recomputed = load.recomputed_bytes
     if layout.offload in OFFLOADED_ACTIVATIONS:
         resident = minimum(activations, LAYERS_ON_DEVICE * load.largest_kept_bytes)
         activations, host = resident, host + activations - resident
-    gathered = all_gathered_weights(workload, degrees, load)
+        recomputed = minimum(recomputed, maximum(LAYERS_ON_DEVICE * load.largest_whole_bytes - resident, 0.0))
+    chunks = where(degrees.pipeline > 1, 2, 1) if schedule == "dualpipe" else degrees.virtual_pipeline
+    gathered = all_gathered_weights(workload, degrees, load, chunks)
     halves = spread["half_gradients"]
-    return StageBytes(
+    pools = cached_bytes(workload, degrees, load, spread["gradients"])
+    result = StageBytes(
         **spread,
         gradient_buckets=bucket_bytes(
             workload, degrees, load, halves if workload.state.half_gradient_bytes else spread["gradients"]
@@ -347,17 +356,19 @@ def stage_bytes(
         early_gradients=early_gradient_bytes(workload, degrees, spread, gathered),
         left_step_gradients=0.0 if workload.stack.keeps_step_gradients else spread["step_gradients"],
         gathered_weights=gathered.weight_bytes,
+        kept_weights=gathered.kept_bytes,
         cast_weights=gathered.cast_bytes,
         late_cast_weights=gathered.late_cast_bytes,
         reduced_gradients=gathered.gradient_bytes + table_gradient_bytes(workload, degrees, load),
-        cached=cached_bytes(workload, degrees, load, spread["gradients"]),
+        cached=pools,
+        settled_cached=pools,
         context_buffers=exchanged_bytes(workload, degrees, layout.context_method),
         attention_mask=mask_bytes(workload, degrees),
         pipeline_buffers=received_bytes(workload, degrees, stage),
         left_streams=left_bytes(workload, degrees),
         activations=activations,
         other_activations=activations * maximum(micro_batches - 1, 0) / micro_batches,
-        recomputed_activations=load.recomputed_bytes,
+        recomputed_activations=recomputed,
         layer_buffers=load.layer_buffer_bytes,
         logits=load.logits_bytes + (losses - 1) * load.kept_logits_bytes,
         gradient_placeholders=load.placeholder_bytes,
@@ -365,6 +376,26 @@ def stage_bytes(
         in_flight=micro_batches,
         host=host,
     )
+    copies = flat_copies(workload, degrees, load)
+    if copies is not None:
+        held = copies.weight_bytes + where(copies.has_again, copies.again_bytes, 0.0)
+        result.cached = pools + maximum(held, _most_copied_bytes(result, copies))
+        result.settled_cached = pools + held
+    return result
+
+
+def _most_copied_bytes(rank_bytes: StageBytes, copies: FlatCopies) -> Amount:
+    """Flat copies beside the peak of a micro-batch that is so short that no freed activation is as large as a part.
+
+    The part finds room in the activations of a longer one, for which the allocator never holds less than it does for
+    the shorter one.
+    """
+    shorter = []
+    for phase, live in rank_bytes.phases.items():
+        micro_batches = rank_bytes.in_flight - (0 if "activations" in LIVE[phase] else 1)
+        keeps = "activations" in LIVE[phase] or "other_activations" in LIVE[phase]
+        shorter.append(live - maximum(micro_batches, 0) * copies.spared_bytes if keeps else live)
+    return reduce(maximum, shorter) - rank_bytes.peak + copies.weight_bytes + copies.again_bytes
 
 
 def spread_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> dict[str, Amount]:

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from service.estimator.degrees import Degrees
 from service.estimator.memory.activations import RankLoad
 from service.estimator.numeric import Amount, both, is_nothing, maximum, minimum, where
-from service.estimator.parallelism.data import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, expert_shards, shards
+from service.estimator.parallelism.data import (
+    GRADIENTS,
+    OPTIMIZER_STATES,
+    WEIGHTS,
+    expert_shards,
+    shards,
+    waits_for_last,
+)
 from service.estimator.parallelism.stages import RankParameters
 from service.estimator.software.precision import moment_bytes, quantized_bytes, state_numbers
 from service.estimator.software.versions import at_least
@@ -178,6 +185,8 @@ class AllGatheredWeights:
 
     weight_bytes: Amount
     """Weights, from the loss to the end of the backward pass."""
+    kept_bytes: Amount
+    """Further weights, which a backward pass has gathered and keeps to its end."""
     cast_bytes: Amount
     """Weights that autocast has cast, until it ends."""
     late_cast_bytes: Amount
@@ -188,22 +197,27 @@ class AllGatheredWeights:
     """Whole gradients that wait from micro-batch to micro-batch until the last one; 0 where each is reduced."""
 
 
-def all_gathered_weights(workload: Workload, degrees: Degrees, load: RankLoad) -> AllGatheredWeights:
+def all_gathered_weights(
+    workload: Workload, degrees: Degrees, load: RankLoad, chunks: Amount = 1
+) -> AllGatheredWeights:
     """Bytes of whole weights, and of their gradients, that one rank holds at once.
 
     Formula:
         ZeRO-3, freed after use: weights of the embedding's and the head's group and of one layer; the gradients of the
         largest of either, once in the compute format and once in fp32
-        ZeRO-3, kept: every weight; with a pipeline every fp32 gradient, which waits for the last micro-batch, else one
-        layer's in both formats
+        the same where gradients wait for the last micro-batch: those weights, and every one of v - 1 of v chunks, while
+        a chunk runs forward; every weight at the end of its backward pass; every fp32 gradient
+        ZeRO-3, kept: every weight; with a pipeline every fp32 gradient, else one layer's in both formats
         below ZeRO-3: every trained weight of products, where fp32 weights are cast on the fly; else nothing. In the
         backward pass those of layers that run again are cast again, group by group
         (gradients of trained parameters only)
+    Args:
+        chunks: model chunks of the rank, v [1]
     Returns: bytes of one rank [byte]
     Source:
         Zhao et al. 2023, arXiv:2304.11277, section 3.3; torch 2.13 distributed/fsdp/_fully_shard: the root's group and
         the last layer stay gathered between forward and backward; torchtitan with a pipeline: weights and gradients
-        stay whole between micro-batches; torch.amp: autocast keeps each weight's cast until it ends
+        stay whole between micro-batches; torch.amp: autocast keeps each weight's cast until it ends; waits_for_last
 
     >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
     >>> zero = sample_degrees(data=8, zero_stage=3, reshard_after_forward=1)
@@ -217,17 +231,20 @@ def all_gathered_weights(workload: Workload, degrees: Degrees, load: RankLoad) -
     reducing = weight + REDUCTION_BYTES
     freed = (load.largest_layer + load.gathered_ends) * weight
     one_layer_bytes = maximum(load.largest_trained_layer, load.largest_trained_end) * reducing
-    waiting_bytes = where(degrees.pipeline > 1, trained * REDUCTION_BYTES, load.largest_trained_layer * reducing)
-    frees = degrees.reshard_after_forward == 1
-    accumulates = both(degrees.pipeline > 1, degrees.reshard_after_forward == 0)
+    frees, waits = degrees.reshard_after_forward == 1, waits_for_last(workload, degrees)
+    others = where(waits, (1 - 1 / chunks) * every * weight, 0.0)
     gathers, sharded = degrees.shard_group > 1, degrees.zero_stage >= WEIGHTS
+    freed = minimum(freed + others, every * weight)
     whole = where(both(sharded, gathers), where(frees, freed, every * weight), 0.0)
+    waiting = where(both(waits, gathers), trained * REDUCTION_BYTES, 0.0)
+    reduced = where(frees, one_layer_bytes, load.largest_trained_layer * reducing)
     return AllGatheredWeights(
         weight_bytes=whole,
+        kept_bytes=where(both(waits, gathers), every * weight - whole, 0.0),
         cast_bytes=where(both(sharded, gathers), 0.0, load.cast_numbers * weight),
         late_cast_bytes=where(both(sharded, gathers), 0.0, load.late_cast_numbers * weight),
-        gradient_bytes=where(sharded, where(gathers, where(frees, one_layer_bytes, waiting_bytes), 0.0), 0.0),
-        waiting_bytes=where(both(both(sharded, gathers), accumulates), trained * REDUCTION_BYTES, 0.0),
+        gradient_bytes=where(both(sharded, gathers), where(waits, waiting, reduced), 0.0),
+        waiting_bytes=waiting,
     )
 
 

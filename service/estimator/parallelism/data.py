@@ -7,6 +7,7 @@ from service.estimator.answer import Content
 from service.estimator.degrees import Degrees, Spacing, Transfer, expert_replica_spacing, replica_spacing
 from service.estimator.numeric import (
     Amount,
+    Condition,
     both,
     divides,
     either,
@@ -38,9 +39,6 @@ RULES: dict[str, LayoutRule] = {
         )
     ),
     "shard_group_needs_sharding": Rule(lambda _, d: implies(d.zero_stage == 0, d.shard_group == d.data * d.context)),
-    "sharded_weights_stay_gathered_in_a_pipeline": Rule(
-        lambda _, d: implies(both(d.zero_stage == WEIGHTS, d.pipeline > 1), d.reshard_after_forward == 0)
-    ),
 }
 
 
@@ -111,14 +109,33 @@ def _groups(degrees: Degrees, parameters: RankParameters) -> Iterator[_Group]:
         yield _Group(parameters.expert, trained, shard, ranks, spacing, "expert_weights", "expert_gradients")
 
 
+def waits_for_last(workload: Workload, degrees: Degrees) -> Condition:
+    """Whether ZeRO-3's gradients stay whole until the last micro-batch of a pipeline has run backward.
+
+    Formula: a pipeline, where weights stay gathered or the stack delays its reductions
+    Returns: whether they stay whole
+    Source:
+        torch 2.13 distributed/pipelining/stage.py backward_maybe_with_nosync (reshards and reduces once, after the
+        last backward pass); NVIDIA/Megatron-LM@00caa53a core/distributed/fsdp/src/megatron_fsdp/megatron_fsdp.py
+        (reduces gradients on every backward pass, and frees a layer's weights after either pass)
+
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> waits_for_last(sample_workload(), sample_degrees(pipeline=2, zero_stage=3, reshard_after_forward=1))
+    False
+    """
+    delays = either(workload.stack.delays_reductions, degrees.reshard_after_forward == 0)
+    return both(both(degrees.zero_stage >= WEIGHTS, degrees.pipeline > 1), delays)
+
+
 def micro_batch_transfers(
     workload: Workload, degrees: Degrees, parameters: RankParameters, backwards: Amount
 ) -> tuple[Transfer, ...]:
     """What one rank sends for every micro-batch, layer by layer: only where weights or gradients are sharded.
 
     Formula:
-        zero 3: gather weights forward, and r times backward where resharded; zero 2 and 3: reduce-scatter gradients of
-        what is trained
+        zero 3: gather weights forward, and r times backward where resharded, but not forward where they stay whole
+        since the backward pass before; zero 2 and 3: reduce-scatter gradients of what is trained, but none that wait
+        for the last micro-batch
     Args:
         parameters: parameters of the rank before sharding
         backwards: backward passes of the mean layer, r [1]
@@ -130,8 +147,10 @@ def micro_batch_transfers(
     transfers: list[Transfer] = []
     layers = maximum(1, workload.model.num_hidden_layers / degrees.pipeline)
     freed = degrees.reshard_after_forward
-    gathers = where(degrees.zero_stage >= WEIGHTS, (1 + backwards) * freed, 0)
-    reduces = where(degrees.zero_stage >= GRADIENTS, where(degrees.zero_stage == WEIGHTS, freed, 1), 0)
+    waits = waits_for_last(workload, degrees)
+    gathers = where(degrees.zero_stage >= WEIGHTS, (where(waits, 0, 1) + backwards) * freed, 0)
+    kept = where(degrees.zero_stage == WEIGHTS, where(waits, 0, freed), 1)
+    reduces = where(degrees.zero_stage >= GRADIENTS, kept, 0)
     for group in _groups(degrees, parameters):
         weights, gradients = group.parameters * workload.state.gathered_bytes, group.trained * reduced_bytes(workload)
         ranks = group.shard, group.spacing
@@ -145,8 +164,8 @@ def step_transfers(workload: Workload, degrees: Degrees, parameters: RankParamet
 
     Formula:
         zero 0: all-reduce gradients; zero 1: reduce-scatter gradients, all-gather weights; zero 2: all-gather
-        weights; zero 3 kept gathered: reduce-scatter gradients, all-gather weights, frozen ones too; replicas:
-        all-reduce of a shard; else only of what is trained
+        weights; zero 3 kept gathered, or with gradients that wait for the last micro-batch: reduce-scatter gradients,
+        all-gather weights, frozen ones too; replicas: all-reduce of a shard; else only of what is trained
     Args:
         parameters: parameters of the rank before sharding
     Returns: the transfers
@@ -154,7 +173,8 @@ def step_transfers(workload: Workload, degrees: Degrees, parameters: RankParamet
         Rajbhandari et al. 2020, arXiv:1910.02054, section 7; replicas: Zhao et al. 2023, arXiv:2304.11277, section 3.2
     """
     transfers: list[Transfer] = []
-    whole = where(degrees.zero_stage >= WEIGHTS, 1 - degrees.reshard_after_forward, 0)
+    waits = where(waits_for_last(workload, degrees), 1, 1 - degrees.reshard_after_forward)
+    whole = where(degrees.zero_stage >= WEIGHTS, waits, 0)
     stage_one = where(degrees.zero_stage == OPTIMIZER_STATES, 1, 0)
     stage_two = where(degrees.zero_stage == GRADIENTS, 1, 0)
     for group in _groups(degrees, parameters):

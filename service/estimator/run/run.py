@@ -32,6 +32,7 @@ from service.estimator.memory.device import (
     reserved_bytes,
     reserved_interval,
     reserved_shares,
+    settled_reserved_bytes,
     usable_bytes,
 )
 from service.estimator.memory.memory import (
@@ -129,6 +130,7 @@ def _stage_memory(resolved: ResolvedQuestion, loaded: LoadedStage) -> tuple[Stag
     phase = max(LIVE, key=lambda name: float(phases[name]))
     lines = tuple(MemoryLine(kind=kind, bytes=live) for kind, live in live_bytes(rank_bytes, LIVE[phase], ()).items())
     peak = sum(line.bytes for line in lines)
+    share, room = reserved_shares(workload)[1], allocator_room_bytes(workload)
     return (
         StageMemory(
             stage=int(float(stage.index)),
@@ -136,11 +138,9 @@ def _stage_memory(resolved: ResolvedQuestion, loaded: LoadedStage) -> tuple[Stag
             micro_batches_in_flight=float(rank_bytes.in_flight),
             peak_phase=phase,
             allocated_peak_bytes=peak,
-            reserved_peak_bytes=float(
-                reserved_bytes(
-                    peak, float(rank_bytes.cached), reserved_shares(workload)[1], allocator_room_bytes(workload)
-                )
-            ),
+            cached_bytes=float(rank_bytes.cached),
+            reserved_peak_bytes=float(reserved_bytes(peak, float(rank_bytes.cached), share, room)),
+            settled_reserved_bytes=float(settled_reserved_bytes(peak, float(rank_bytes.settled_cached), share, room)),
             first_step_peak_bytes=first_step_peak_bytes(rank_bytes, several=float(resolved.degrees.accumulation) > 1),
             idle_bytes=float(phases["idle"]),
             lines=lines,

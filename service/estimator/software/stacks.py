@@ -194,6 +194,8 @@ class Stack:
     """The optimizer's arithmetic is one kernel without temporaries."""
     gathers_on_streams: bool = False
     """Sharded weights and gradients have streams of their own, and the allocator keeps their memory apart."""
+    delays_reductions: bool = False
+    """With a pipeline, ZeRO-3 reduces gradients and frees their weights once, after the last backward pass."""
     ends_apart_since: str | None = None
     """Version from which embedding and head are gathered one by one; always as one group where None."""
     step_gradient_bytes: float = 0.0

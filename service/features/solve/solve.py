@@ -49,8 +49,7 @@ def solution_of(
     why_not = None if beyond is None else beyond.why_not
     gap = None if threshold.gap is None else threshold.gap.why_not
     gap_warnings = () if threshold.gap is None or gap is None else (
-        f"not every smaller value meets the limits ({threshold.gap.value}: {gap.message}); the allocator "
-        "frees its cache only when memory runs out",
+        f"not every smaller value meets the limits ({threshold.gap.value}: {gap.message})",
     )  # fmt: skip
     return Solution(
         unknown=request.unknown,

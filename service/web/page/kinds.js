@@ -22,6 +22,7 @@ const MEMORY = {
     "gathered_weights",
     "cast_weights",
     "late_cast_weights",
+    "kept_weights",
     "context_buffers",
     "pipeline_buffers",
     "workspace",
