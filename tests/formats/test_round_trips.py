@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 
 from service.answers.exports import Imported
+from service.estimator import Layout, Recipe
 from service.estimator.complete import CompleteQuestion
 from service.estimator.resolve import resolve
 from service.estimator.software.stacks import STACKS
@@ -13,7 +14,9 @@ from service.estimator.workload import recompute_of
 from service.features.exports.exports import import_file
 from service.formats.rules import ExportedFile, ExportRequest
 from service.formats.targets import FORMATS, TARGETS
+from tests.ask import question
 from tests.estimator.legal_questions import questions
+from tests.estimator.small_models import DENSE
 
 DEGREES = ("data", "tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor", "zero_stage")
 BATCHES = ("sequence_length", "micro_batch", "global_batch")
@@ -57,6 +60,14 @@ def test_degrees_batches_and_recompute_come_back(asked: CompleteQuestion) -> Non
         written, found = read_back(name, resolved)
         assert differences(name, resolved, written, found) == {}, name
         assert found.unknown == (), name
+
+
+def test_weights_that_a_pipeline_always_frees_come_back() -> None:
+    layout = Layout(data=8, pipeline=2, zero_stage=3, reshard_after_forward=True)
+    recipe = Recipe(sequence_length=1024, global_batch=32, stack="torchtitan")
+    written, found = read_back("torchtitan", resolve(question(DENSE, recipe, layout, gpus=16)).question)
+    assert 'fsdp_reshard_after_forward = "always"' in written.content
+    assert found.layout["reshard_after_forward"] is True
 
 
 STACKS_OF = {
