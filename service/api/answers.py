@@ -133,8 +133,7 @@ def add_list(
 
 
 COMPUTED_FORMS = {"": ("", ""), ".csv": (CSV_BODY, ", as CSV"), ".xlsx": (XLSX, ", as a workbook")}
-"""Computed tables by the ending of their path: media type (the one that the caller accepts where empty), and words of
-the summary."""
+"""Computed tables by the ending of their path: media type (empty: the one that the caller accepts), summary."""
 
 Endpoint = Callable[..., Awaitable[Response]]
 

@@ -36,8 +36,7 @@ MOST_PROCESSES = 8
 MOST_PER_CALLER = 64
 """Most computations of one caller that run or wait. Source: a choice; a sheet asks for some tables at once."""
 MOST_SECONDS_PER_CALLER = 30.0
-"""Most expected time of one caller's computations together; the first is always accepted. Source: a choice; clients
-give up after 30 to 60 s."""
+"""Most expected time of one caller's computations together. Source: a choice; clients give up after 30 to 60 s."""
 MOST_WAITING = 256
 """Most waiting computations of all callers. Source: a choice; the last of them would wait some minutes."""
 DEADLINE_SECONDS = 120.0

@@ -29,8 +29,7 @@ from service.validation.json_text import NOT_TEXT, parse_object, parse_unchecked
 LONG_BYTES = 32 * 1024
 """Longest body that this process parses itself [byte]."""
 MOST_MARKS = 1_000
-"""Most words and marks of a launcher's text that this process parses itself, within milliseconds. A file of 300
-settings has about as many."""
+"""Most words and marks of a launcher's text that this process parses itself; a file of 300 settings has as many."""
 
 MARKS = (b",", b"=", b":", b".", b"[", b"{", b"#", b"\n", b"\\n")
 

@@ -307,8 +307,7 @@ BACKLOG = 2048
 STOP_SECONDS = 8.0
 """Time limit of draining and running requests together after a stop signal: the process ends within 10 s."""
 SETTLE_SECONDS = 0.25
-"""Time for the last accepted clients to send a request, before idle connections close. Source: a choice; a few round
-trips."""
+"""Time for the last accepted clients to send a request. Source: a choice; a few round trips."""
 ACCEPT_PASSES = 3
 """Passes of the event loop that accept all waiting connections."""
 POLL_SECONDS = 0.1

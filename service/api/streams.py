@@ -81,8 +81,7 @@ class Observed(Protocol):
 
 State = TypeVar("State", bound=Observed)
 Poll = Callable[[Mapping[str, State | None]], Mapping[str, State | Exception]]
-"""Reads the current states: takes the last state of each key, and returns the same object where nothing changed, or the
-exception of a key."""
+"""Reads the current states, given the last ones: the same object where nothing changed, or the exception of a key."""
 
 
 class _Topic(Generic[State]):

@@ -186,8 +186,7 @@ TORCH_KERNELS: Mapping[str, FusedName] = {"flash": "flash-2", "cudnn": "cudnn"}
 Source: pytorch aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (FlashAttention-2 since torch 2.2)."""
 
 MOVED: Mapping[str, float] = {"copy": 2.0, "read": 1.0}
-"""Bytes that a memory probe moves for each byte of its tensor.
-Source: definition: a copy reads and writes."""
+"""Bytes that a memory probe moves for each byte of its tensor. Source: definition: a copy reads and writes."""
 
 
 def predicted_value(observed: Observed, gpu: Gpu) -> float | None:

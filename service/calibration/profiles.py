@@ -81,8 +81,7 @@ def length_seconds(spans: Iterable[Span]) -> float:
 
 
 ROLES: tuple[Role, ...] = tuple(role for role in get_args(Role) if role not in ("step", "annotation"))
-"""Roles by precedence: a moment counts for the first role that is active. Source: torch-tb-profiler 0.4.3
-profiler/overall_parser.py."""
+"""Roles by precedence. Source: torch-tb-profiler 0.4.3 profiler/overall_parser.py."""
 
 MOST_STEPS = 64
 """Most steps of a profile. Source: a choice; people record 1 to 10."""

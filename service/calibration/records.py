@@ -134,8 +134,7 @@ IEEE 754 and OCP 8-bit floating point specification 1.0."""
 EXCHANGED_ERROR_FRACTION = 1e-4
 """Largest error of a sum of fp32 numbers over ranks. Source: a choice, a thousand times the format's precision."""
 MOVED_ERROR_FRACTION = 1e-5
-"""Largest error of an fp32 sum over the numbers that a kernel reads; a copy has no error. Source: a
-choice, a hundred times the format's precision."""
+"""Largest error of an fp32 sum over the numbers that a kernel reads. Source: a choice, 100 times the precision."""
 
 
 BACKWARD_WORK = 2.5

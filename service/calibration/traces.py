@@ -49,8 +49,7 @@ OPTIMIZER = "Optimizer.step#"
 """Prefix of the profiler's names of an optimizer's step. Source: torch.optim.Optimizer.profile_hook_step."""
 
 DATA = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
-"""Name of the wait of a data loader for the next batch; newer traces have it as an annotation. Source:
-torch.utils.data.dataloader."""
+"""Names of the wait of a data loader for the next batch. Source: torch.utils.data.dataloader."""
 
 COLLECTIVES = ("nccl:", "gloo:", "hccl:", "ucc:", "mpi:")
 """Prefixes of collective operations on the host. Source: torch.distributed's process groups."""

@@ -78,8 +78,7 @@ def lab_defaults() -> tuple[LabDefaults, ...]:
 USUAL_BATCH_TOKENS = 1 << 22
 """Tokens in one step if a row states none. Source: LLaMA, arXiv:2302.13971, table 2; most rows that state theirs."""
 USUAL_SEQUENCE = 4096
-"""Tokens in one sequence if a row states none, at most the model's longest.
-Source: most rows from 2023 on."""
+"""Tokens in one sequence if a row states none, at most the model's longest. Source: most rows from 2023 on."""
 ROUNDED_FRACTION = 0.05
 """How far a batch in round millions may lie from the power of two of sequences that it means.
 Source: 4 million tokens for 2,048 sequences of 2,048 (LLaMA), 4.9 %."""

@@ -38,8 +38,7 @@ from service.store.workers import JobRequest, QueuedWork, renew_worker_in
 LEASE_BYTES = 32
 """Random bytes of a lease: 256 bits."""
 MOST_EVENTS = 2_000
-"""Events of one job after which it takes no more progress. Source: a choice; this project's worker sends at most 600
-reports in one attempt."""
+"""Events of a job after which it takes no more progress. Source: a choice; this project's worker sends at most 600."""
 MOST_PROGRESS_BYTES = 8 << 20
 """Bytes of all progress of one job. Source: a choice; 2,000 reports of 4 KB."""
 
@@ -263,8 +262,7 @@ LONGEST_WAIT_SECONDS = 60.0
 OVERTIME_SECONDS = 60.0
 """Time beyond its timeout that a live worker keeps a job, to upload results. Source: a choice."""
 MOST_RELEASES = 1_000
-"""Most released attempts of one job that are not counted. Source: a choice; a job of an hour on machines that are
-preempted every minute is released 60 times."""
+"""Released attempts of a job that are not counted. Source: a choice; an hour with one each minute has 60."""
 
 WORKER_LOST = {"code": "worker_lost", "message": "in every attempt, the worker was not heard of any more"}
 OUT_OF_TIME = {"code": "timed_out", "message": "the worker held the job for longer than it may take"}

@@ -471,8 +471,7 @@ def _name_of(part: Schema) -> str:
 
 
 RECORDED = Path(__file__).parents[1] / "web" / "examples"
-"""Examples of answers, recorded from the service: one file for each type, and for each operation that answers a text.
-Their numbers hold under the versions that they name."""
+"""Examples of answers, recorded from the service: one file a type, or an operation that answers a text."""
 
 EXAMPLE_ADDRESSES = "x-examples"
 """Extension of a media type: addresses of examples. Generators resolve OpenAPI's `externalValue` as a local file."""

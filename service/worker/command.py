@@ -436,8 +436,7 @@ HEARTBEATS = 4
 PROGRESS_SECONDS = 1.0
 """Shortest time between two heartbeats with new progress. Source: a choice; people watch the progress."""
 MOST_EVENTS = 600
-"""Most heartbeats with new progress in the timeout of a job; the service stores each as an event. Source: a choice; a
-job of ten minutes reports every second, one of an hour every six."""
+"""Most heartbeats with new progress in a job's timeout; the service stores each as an event. Source: a choice."""
 RELEASE_SECONDS = 5.0
 """Time in which a worker that has to stop releases its job. Source: a choice; schedulers allow half a minute."""
 

@@ -20,8 +20,7 @@ from service.store.keys import ApiKey
 MOST_CALLERS = 100_000
 """Callers that one process remembers, the most recent ones; some 20 MB. Source: a choice."""
 SLACK_SECONDS = 1e-6
-"""Rounding tolerance of sums of times, so that a whole burst always passes. Source: doubles of seconds since 1970 are
-2.4e-7 s apart."""
+"""Rounding tolerance, so that a whole burst passes. Source: doubles of seconds since 1970 are 2.4e-7 s apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,8 +120,7 @@ SOURCE = "stated by the owner"
 """Source of a row whose body names none."""
 
 LABEL_SHARE = 0.985
-"""Usable share of a device's stated memory, if not measured. Source: the rule of the shipped catalogue, label x
-0.985 (usable_basis in gpus.csv)."""
+"""Usable share of stated memory, if not measured. Source: usable_basis in gpus.csv, label x 0.985."""
 
 LABEL_BASIS = "estimate: label x 0.985"
 """Basis of the usable memory in that case."""

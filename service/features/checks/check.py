@@ -108,8 +108,7 @@ def _patch_of(question: Mapping[str, Any], resolved: Question, change: Change) -
 SHARE_OF_CHANGES = 0.5
 """Share of the deadline for single changes; the rest is for alternatives. Source: a choice."""
 INLINE_SECONDS = 0.005
-"""Longest search for alternatives in the API process, whatever the deadline. Source: a choice; it is the default
-deadline of a check."""
+"""Longest search for alternatives in the API process. Source: a choice; the default deadline of a check."""
 
 LEFT_OUT = "the deadline may have come before every alternative was tried: a larger deadline_seconds may name more"
 

@@ -110,8 +110,7 @@ def _weights(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Iterator[
 
 
 NEAR_FRACTION = 0.03
-"""Share of the predicted peak by which live bytes may exceed it. Source: a choice; predictions of published runs
-are off by a few per cent."""
+"""By how much live bytes may exceed the predicted peak. Source: a choice; predictions are off by a few per cent."""
 
 ZERO_STAGES: tuple[Literal[0, 1, 2], ...] = (0, 1, 2)
 

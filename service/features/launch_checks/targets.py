@@ -112,8 +112,7 @@ def _none_matches(gpu: Gpu, workers: Sequence[SeenWorker]) -> Problem:
 
 
 CPU_FLOP_PER_S = 10e9
-"""Conservative fp32 rate of one processor thread. Source: a choice; threads of cloud machines reach 20e9 and
-more, and other work may run beside the probe."""
+"""Conservative fp32 rate of a processor thread. Source: a choice; threads of cloud machines reach 20e9 and more."""
 CPU_BYTES_PER_S = 5e9
 """Conservative memory rate of one processor thread. Source: a choice; half of what one DDR4 channel does."""
 GPU_FLOP_PER_S = 20e12
@@ -217,12 +216,10 @@ MEMORY_SHARE = 0.9
 """Share of the memory that a step may be expected to take. Source: a choice."""
 
 RUN_KERNELS = ("eager", "flash", "flash-2")
-"""Attention kernels that the step probe runs on a GPU, and that its stack has. Source:
-service/worker/supported.py, KERNELS."""
+"""Attention kernels that the step probe runs on a GPU. Source: service/worker/supported.py, KERNELS."""
 
 MASKED_MIXERS = frozenset({"sliding_attention", "chunked_attention"})
-"""Layers with a mask, which only the `flash` kernels of torch support. Source: PyTorch 2.9,
-scaled_dot_product_attention."""
+"""Layers with a mask, which torch's `flash` kernels alone take. Source: PyTorch 2.9, scaled_dot_product_attention."""
 
 ONE_REPLICA = Software(name="transformers", implementation="eager")
 

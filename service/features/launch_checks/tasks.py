@@ -343,8 +343,7 @@ def bandwidth_items(_: ResolvedQuestion, target: Target) -> Measurable:
 
 
 LAPLACE_SCALE = 1.6
-"""Half width of the 80 % interval of a Laplace distribution over its mean absolute deviation.
-Source: definition, ln 5."""
+"""Half width of a Laplace distribution's 80 % interval over its mean deviation. Source: definition, ln 5."""
 
 SPREAD_FRACTIONS: Mapping[ProbeName, float] = {
     "gemm": 0.08 * LAPLACE_SCALE,

@@ -247,8 +247,7 @@ def _measured(
 
 
 MOST_ESTIMATES = 1_000
-"""Most estimates of a request, however many jobs; the body limit bounds those. Source: a choice;
-each estimate is recomputed in a millisecond."""
+"""Most estimates of a request. Source: a choice; each estimate is recomputed in a millisecond."""
 
 Predict = Callable[[str], Prediction | None]
 

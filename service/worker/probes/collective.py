@@ -100,8 +100,7 @@ def _exchange(operation: str, part: int, group: Group) -> Exchange:
 
 
 SLOWEST_BYTES_PER_S = 1e8
-"""Lower bound of the bandwidth on any machine, because a small size underestimates it. Source: a choice, a network of
-1 Gbit/s."""
+"""Lower bound of the bandwidth on any machine. Source: a choice, a network of 1 Gbit/s."""
 
 
 @dataclass(slots=True)

@@ -20,8 +20,7 @@ from service.worker.probing import (
 CHECKED = 256
 """Rows, and columns, of a result that are compared with exact ones. Source: a choice."""
 FP8_MULTIPLE = 16
-"""Rows, columns and inner numbers of an fp8 product are multiples of this. Source: pytorch/pytorch@v2.9
-aten/src/ATen/native/cuda/Blas.cpp, _scaled_mm."""
+"""Factor of an fp8 product's sizes. Source: pytorch/pytorch@v2.9 aten/src/ATen/native/cuda/Blas.cpp, _scaled_mm."""
 
 FP8_CAPABILITY = (8, 9)
 """Lowest compute capability with fp8 products. Source: the same."""
