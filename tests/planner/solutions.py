@@ -199,7 +199,11 @@ def wrong_batch(case: BatchCase, found: PlannedBatch | None) -> list[str]:
         return [f"micro-batch {made.micro_batch} is legal" for made in every]
     if found.plan is None:
         beyond = found.threshold.beyond
-        told = [] if beyond is not None and nearest_fits(case, beyond.value) is False else ["no reason"]
+        told = (
+            []
+            if beyond is not None and nearest_fits(case, beyond.question.recipe.micro_batch) is False
+            else ["no reason"]
+        )
         return told + [f"micro-batch {made.micro_batch} would have done" for made in fitting]
     plan = found.plan
     own = _made(case, plan.micro_batch, plan.accumulation)
@@ -234,7 +238,7 @@ def _wrong_next(case: BatchCase, found: PlannedBatch) -> list[str]:
     """The next micro-batch will not do; without a pipeline, whose bubble empties memory, all before it will."""
     if found.plan is None or found.threshold.beyond is None:
         return []
-    own, beyond = found.plan.micro_batch, found.threshold.beyond.value
+    own, beyond = found.plan.micro_batch, found.threshold.beyond.question.recipe.micro_batch
     told = [] if own < beyond and nearest_fits(case, beyond) is False else [f"{beyond} is not the next that will not"]
     if case.question.layout.pipeline == 1:
         between = range(own + 1, min(beyond, own + BETWEEN))
