@@ -172,6 +172,12 @@ def test_a_layer_needs_buffers_beside_what_that_layer_computes_again() -> None:
     assert fullest(estimate_memory(wide)).allocated_peak_bytes > fullest(estimate_memory(narrow)).allocated_peak_bytes
 
 
+def test_weights_that_are_cast_again_are_no_more_than_all() -> None:
+    """Layers of different size: the mean of those that run again is less than the largest one."""
+    kept = job("deepseek-v2", 32768, Layout(offload="optimizer-and-activations"), attention="eager", stack="torchtitan")
+    rise([estimate_memory(with_recipe(kept, recompute=BLOCK)), estimate_memory(kept)])
+
+
 def test_a_single_replica_gathers_nothing_into_a_flat_copy() -> None:
     one, two = (estimate_memory(job("llama-3.2-1b", 4096, Layout(data=data), stack="nanotron")) for data in (1, 2))
     assert fullest(one).cached_bytes == 0 < fullest(two).cached_bytes

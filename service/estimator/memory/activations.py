@@ -654,7 +654,7 @@ def cast_numbers(workload: Workload, degrees: Degrees, stage: Stage) -> tuple[Am
 
     Formula:
         trained weights of products; backward: those of the head, of layers that keep their activations, and of one
-        group of layers that run again
+        group of layers that run again, no more than all
     Returns: parameters of one rank [1]
     Source:
         torch.amp (a cast of a parameter is kept until autocast ends, and by what saved it); norms and embeddings are
@@ -676,7 +676,8 @@ def cast_numbers(workload: Workload, degrees: Degrees, stage: Stage) -> tuple[Am
     again = recomputed_layers(workload.recompute, trained, degrees.virtual_pipeline)
     group = 1 if workload.recompute.method == "block" else workload.recompute.layers or 1
     live = minimum(minimum(group, again), stage.layers) * largest_kind_bytes(stage, layers)
-    return ends + all_layers, ends + all_layers * (1 - again / maximum(trained, 1)) + live
+    late = minimum(all_layers * (1 - again / maximum(trained, 1)) + live, all_layers)
+    return ends + all_layers, ends + late
 
 
 def _cast_of(workload: Workload, ops: Ops, split: tuple[Amount, ...]) -> Amount:
