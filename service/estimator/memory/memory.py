@@ -428,7 +428,7 @@ def early_gradient_bytes(
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> spread = {"gradients": 8.0, "half_gradients": 4.0}
-    >>> early_gradient_bytes(sample_workload(), sample_degrees(), spread, AllGatheredWeights(0.0, 0.0, 0.0, 0.0))
+    >>> early_gradient_bytes(sample_workload(), sample_degrees(), spread, AllGatheredWeights(*(0.0,) * 6))
     8.0
     """
     several = degrees.accumulation > 1
