@@ -98,7 +98,7 @@ def test_nobody_is_shut_out(sight: Sight, scheme: str, rules: tuple[str, ...]) -
         found[view] = sight.violations(*rules)
     _show(sight, "answer")
     sight.page.click("#figures .number >> nth=0")
-    sight.page.locator("#explanation pre").wait_for()
+    sight.page.locator("#explanation pre").first.wait_for()
     found["explanation"] = sight.violations(*rules)
     assert {view: violations for view, violations in found.items() if violations} == {}
 
