@@ -187,8 +187,8 @@ class _Reader:
         """The next character that is no blank, which must be one of these."""
         character = self.peek()
         if character not in expected:
-            message = f"{self.place}: {'the file ends' if not character else 'something else stands'} where "
-            raise refused("not_json", f"{message}{' or '.join(expected)} is expected", EXPORTED)
+            found = "another character" if character else "the end of the file"
+            raise refused("not_json", f"{self.place}: expected {' or '.join(expected)}, found {found}", EXPORTED)
         self._at += 1
         return character
 

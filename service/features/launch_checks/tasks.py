@@ -354,7 +354,7 @@ SPREAD_FRACTIONS: Mapping[ProbeName, float] = {
 }
 """80 % of measurements lie within exp(-s) and exp(s) of a prediction.
 Source: mean errors of shapes, ranks and GPUs that were held out of fits, the second largest of tests/calibration/
-test_products.py (8 %), test_attention.py (6 %) and test_links.py (12.5 %) FIGURES; bandwidth:
+test_kernels.py (products 8 %, attention 6 %) and test_links.py (12.5 %) FIGURES; bandwidth:
 constants.MEMORY_FRACTION, 0.84 to 0.94; elementwise: a choice, kernels differ in what they read twice."""
 
 CONTEXT_SPREAD_FRACTION = 0.4
