@@ -16,7 +16,7 @@ from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.run.run import LoadedStage, loads_of, peak_stage_of, slowest_step, stages_of, total_seconds
 from service.estimator.run.totals import checkpointing_of, interruption_inputs, spares_of
 from service.estimator.software.precision import SHORT_NAMES
-from service.estimator.software.stacks import CROSS_ENTROPIES
+from service.estimator.software.stacks import CROSS_ENTROPIES, DEFAULT_STACKS
 from service.estimator.time.rates import UNMEASURED_RATES, generation_rates
 from service.units import BYTES, in_units
 
@@ -51,11 +51,19 @@ def assumptions_of(question: Question, resolved: ResolvedQuestion) -> tuple[str,
     run = (*_interruptions(resolved), *_power(resolved), *_price(resolved))
     return (
         *((_SHORT_NAME.format(given=given, meant=SHORT_NAMES[given]),) if given in SHORT_NAMES else ()),
+        *(_stack(resolved) if question.recipe.stack is None else ()),
         *_configuration(resolved),
         *_documents(resolved),
         *_method(resolved),
         *(run if resolved.question.recipe.training_tokens is not None else ()),
     )
+
+
+def _stack(resolved: ResolvedQuestion) -> Iterator[str]:
+    """The stack in place of one that is not named, unless it is the first."""
+    name = resolved.workload.software.name
+    if unable := DEFAULT_STACKS[: DEFAULT_STACKS.index(name)]:
+        yield f"recipe.stack is {name}: {' or '.join(unable)} would not run this recipe in this layout"
 
 
 def _configuration(resolved: ResolvedQuestion) -> Iterator[str]:

@@ -630,7 +630,8 @@ class Recipe(Strict):
     method: MethodName | Method = "full"
     """What is trained: every parameter, some parts of the model, or adapters."""
     stack: StackName | Software | None = None
-    """Training software: buffers, defaults, what can be expressed; megatron-core, or transformers, where absent."""
+    """Training software: buffers, defaults, what can be expressed. Where absent, the first of megatron-core,
+    transformers, deepspeed, torchtitan, fsdp1 and nanotron that runs the model, recipe and layout."""
     dropout_fraction: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Dropout probability of attention and residuals; masks are kept above 0, whatever the probability."""
     moment_dtype: MomentDtype | None = None

@@ -25,7 +25,7 @@ from service.estimator.constants import (
     RESTART_SECONDS,
 )
 from service.estimator.degrees import Degrees, degrees_of
-from service.estimator.model.build import MIXERS, MOST_CACHED_LEDGERS, method_of, mixers_of, recurrences_of
+from service.estimator.model.build import MIXERS, MOST_CACHED_LEDGERS, method_of, mixers_of
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.parallelism.pipeline import partition_layers, partition_layers_by_cost
 from service.estimator.question import (
@@ -45,7 +45,7 @@ from service.estimator.rule import LayoutRule, WorkloadRule, divisors_of, proble
 from service.estimator.rules import software, training
 from service.estimator.schedule import complete_stages, global_batch_of, placed, questions_of
 from service.estimator.software.precision import PRECISIONS, SHORT_NAMES, default_gradient_dtype, default_precision
-from service.estimator.software.stacks import STACKS, Stack, default_stack, software_of
+from service.estimator.software.stacks import DEFAULT_STACKS, STACKS, Stack, software_of
 from service.estimator.workload import Workload, recompute_of, workload_of
 
 LARGEST_NODE = 16
@@ -59,11 +59,26 @@ def fill_defaults(question: Question) -> CompleteQuestion:
         problems = (*problems, *problems_of(software.VERSION_RULES, question.recipe.stack, None))
     if problems:
         raise Refused(*problems)
-    cluster = complete_cluster(question.cluster, question.gpu)
-    asked = question.recipe
-    if asked.stack is None:
-        quantizes = method_of(asked).name == "qlora"
-        asked = replace(asked, stack=default_stack(recurrences_of(question.model), quantizes=quantizes))
+    return _filled(with_stack(question))
+
+
+def with_stack(question: Question) -> Question:
+    """A question that names its software: where it names none, the first default that breaks the fewest rules."""
+    if question.recipe.stack is not None:
+        return question
+    first, *others = (replace(question, recipe=replace(question.recipe, stack=name)) for name in DEFAULT_STACKS)
+    return min((first, *others), key=_unmet) if _unmet(first) else first
+
+
+def _unmet(question: Question) -> int:
+    """Rules that a question with a stack breaks, whatever its degrees."""
+    full = _filled(question)
+    return len(problems_whatever_the_degrees(workload_of(full), full.layout))
+
+
+def _filled(question: Question) -> CompleteQuestion:
+    """A configuration with every default filled but that of the stack."""
+    asked, cluster = question.recipe, complete_cluster(question.cluster, question.gpu)
     layout = _fill_layout(question, asked, cluster)
     recipe = complete_stages(asked.stages, _fill_recipe(asked, question.gpu, layout), layout)
     return CompleteQuestion(

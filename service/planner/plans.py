@@ -313,7 +313,7 @@ def plans_of(
     plans = Plans()
     every: list[Plan] = []
     front: list[Plan] = []
-    for question in machines:
+    for question in map(constraints.software, machines):
         result = SearchResult()
         for result in search(question, constraints, top, bounds.headroom_fraction):
             yield _with_counts(plans, result)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from math import inf
 from typing import Any
@@ -34,7 +34,7 @@ from service.estimator.question import (
     ScheduleName,
     ZeroStage,
 )
-from service.estimator.resolve import fill_defaults, problems_whatever_the_degrees
+from service.estimator.resolve import fill_defaults, problems_whatever_the_degrees, with_stack
 from service.estimator.rule import divisors
 from service.estimator.workload import Workload, workload_of
 
@@ -59,6 +59,12 @@ class Constraints:
         """The values of one field."""
         values = tuple(dict.fromkeys(self.allowed.get(name, free)))
         return tuple(filter(is_able, values)) or values
+
+    def software(self, question: Question) -> Question:
+        """A question that names its software, which runs it in a layout of the first values."""
+        names = {each.name for each in fields(Layout)} & self.allowed.keys()
+        layout = Layout(**{"data": 1, **{name: self.allowed[name][0] for name in names}})
+        return replace(question, recipe=with_stack(replace(question, layout=layout)).recipe)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

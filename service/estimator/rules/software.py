@@ -270,6 +270,17 @@ def _missing_formats(gpu: Gpu, precision: Precision) -> list[str]:
     return [number_format for number_format in formats if peak_flop_per_s(gpu, number_format) is None]
 
 
+def _lacks_kernels(gpu: Gpu, precision: Precision) -> bool:
+    """Whether a GPU that has the formats lacks the products that scale their operands as a recipe does."""
+    return bool(precision.generations) and generation(gpu) not in precision.generations
+
+
+def _runnable_precisions(workload: Workload) -> str:
+    rows = {name: PRECISIONS[name] for name in workload.stack.precisions}
+    gpu = workload.gpu
+    return ", ".join(n for n, row in rows.items() if not (_missing_formats(gpu, row) or _lacks_kernels(gpu, row)))
+
+
 def _gradient_format_fits(workload: Workload) -> bool:
     requested = workload.recipe.gradient_dtype
     casts_weights = workload.precision.is_mixed and workload.stack.mixed_weights == "fp32"
@@ -282,9 +293,15 @@ ABILITY_RULES: dict[str, WorkloadRule] = {
         lambda w, _: not _missing_formats(w.gpu, w.precision),
         lambda w, _: {
             "missing": " and ".join(_missing_formats(w.gpu, w.precision)),
-            "precisions": ", ".join(
-                name for name in w.stack.precisions if not _missing_formats(w.gpu, PRECISIONS[name])
-            ),
+            "precisions": _runnable_precisions(w),
+        },
+    ),
+    "gpu_scales_the_format_so": Rule(
+        lambda w, _: bool(_missing_formats(w.gpu, w.precision)) or not _lacks_kernels(w.gpu, w.precision),
+        lambda w, _: {
+            "precisions": _runnable_precisions(w),
+            "architecture": generation(w.gpu),
+            "generations": " or ".join(w.precision.generations),
         },
     ),
     "stack_runs_the_precision": Rule(

@@ -49,6 +49,8 @@ class Precision:
     """Format of the matrix products."""
     attention_format: Format
     """Format of the attention kernel."""
+    generations: tuple[str, ...] = ()
+    """Generations of GPUs that have kernels for its products; all whose arithmetic has the format where empty."""
     source: str
     """Source of the bytes."""
 

@@ -1,6 +1,5 @@
 """Training stacks, operations of each implementation and ways to compute the loss, one row of stacks.json each."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -247,17 +246,10 @@ EVERY_AXIS = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "ex
 STACKS = Table(__package__, "stacks.json", "stacks", dict[StackName, Stack])
 
 
-def default_stack(recurrences: Collection[LayerType], *, quantizes: bool) -> StackName:
-    """The software that a model is trained with where the recipe names none.
-
-    >>> default_stack((), quantizes=False), default_stack((), quantizes=True)
-    ('megatron-core', 'transformers')
-    >>> default_stack(("mamba2",), quantizes=False), default_stack(("rg_lru",), quantizes=False)
-    ('megatron-core', 'transformers')
-    """
-    row = STACKS["megatron-core"]
-    is_enough = set(recurrences) <= set(row.recurrences) and (row.quantizes or not quantizes)
-    return "megatron-core" if is_enough else "transformers"
+DEFAULT_STACKS: tuple[StackName, ...] = (
+    "megatron-core", "transformers", "deepspeed", "torchtitan", "fsdp1", "nanotron"
+)  # fmt: skip
+"""Stacks that stand for a recipe that names none: the first that runs it in its layout. Source: a choice."""
 
 
 ENGINE_LOSS_SINCE: dict[str, Range] = {"transformer_engine": Range("2.2"), "megatron_core": Range("0.12", "0.19")}
