@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 
 from service.answers.exports import Imported
 from service.estimator import Layout, Recipe
 from service.estimator.complete import CompleteQuestion
+from service.estimator.question import Software
 from service.estimator.resolve import resolve
 from service.estimator.software.stacks import STACKS
 from service.estimator.workload import recompute_of
@@ -82,3 +84,13 @@ STACKS_OF = {
 def test_every_format_belongs_to_a_stack_that_is_known() -> None:
     assert set(STACKS_OF.values()) <= STACKS.keys()
     assert FORMATS.keys() == STACKS_OF.keys()
+
+
+@pytest.mark.parametrize("version", ["0.2", "0.3"])
+def test_exchanges_in_pieces_are_not_written_for_torchtitan_without_compiled_layers(version: str) -> None:
+    stack = Software(name="torchtitan", implementation="eager", cross_entropy="compiled", tensor_overlap=True)
+    recipe = Recipe(sequence_length=2048, global_batch=8, stack=stack)
+    asked = resolve(question(DENSE, recipe, Layout(tensor=2, sequence_parallel=True), gpus=4)).question
+    written = TARGETS["torchtitan"].write(ExportRequest(question=asked, version=version))
+    assert "async" not in written.content
+    assert "recipe.stack.tensor_overlap" in {one.field for one in written.not_expressible}

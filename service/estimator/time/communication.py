@@ -353,7 +353,10 @@ def _add_rows(rows: dict[str, Communication], timed: Timed, recurring: _Recurrin
         if not calls or not alone:
             continue
         kind = f"{timed.axis}_{transfer.collective}_{transfer.content}"
-        if (same := rows.get(kind)) is not None:
+        same = rows.get(kind)
+        if same is not None and same.every != recurring.every:
+            kind, same = f"{kind}_once", None
+        if same is not None:
             calls += same.calls
         each = recurring.scale * float(alone) / float(transfer.count)
         seconds = sending_seconds(calls, each)

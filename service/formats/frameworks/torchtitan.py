@@ -166,13 +166,11 @@ def _compiled(value: Any, question: CompleteQuestion) -> rules.Written:
 
 def _tensor_overlap(name: str) -> rules.Rule:
     def write(value: Any, question: CompleteQuestion) -> rules.Written:
-        compiled = {"compile.enable": True, name: True}
         if not value or question.layout.tensor == 1:
             return None
         if software_of(question.recipe).implementation == "compiled":
-            return compiled
-        why = "exchanges in pieces come with compiled layers alone"
-        return rules.combined(compiled, rules.not_expressible(why, "name that implementation"))
+            return {"compile.enable": True, name: True}
+        return rules.not_expressible("exchanges in pieces come with compiled layers alone", "name that implementation")
 
     return rules.Option(name, rules.boolean, default=False, write=write)
 

@@ -98,6 +98,16 @@ def test_sharded_gradients_travel_for_each_micro_batch() -> None:
     assert (late[kind].calls, early[kind].calls) == (1, 4 * DENSE.num_hidden_layers)
 
 
+def test_weights_gathered_for_each_micro_batch_and_once_a_step_have_two_rows() -> None:
+    one = asked(DENSE, Layout(pipeline=2, zero_stage=3, reshard_after_forward=True))
+    one = replace(one, recipe=replace(one.recipe, stack="torchtitan"))
+    found = rows(one)
+    often, once = found["data_all_gather_weights"], found["data_all_gather_weights_once"]
+    assert (often.every, once.every, once.calls) == ("micro_batch", "step", 1)
+    exposed = sum(row.exposed_seconds for row in found.values() if row.axis == "data")
+    assert exposed == pytest.approx(parts(one)["exposed_data"], rel=1e-9)
+
+
 def test_experts_and_the_rest_of_the_model_have_rows_of_their_own() -> None:
     found = rows(asked(SPARSE, Layout(expert=8, zero_stage=1)))
     assert found["data_all_gather_weights"].ranks == 16
