@@ -306,7 +306,8 @@ class Communication:
     """What one rank of the slowest stage sends in one step along one axis, by one collective."""
 
     kind: str
-    """Axis, collective and content together, e.g. data_reduce_scatter_gradients; unique in the list."""
+    """Axis, collective and content together, e.g. data_reduce_scatter_gradients, with _once at the end where the same
+    is sent for each micro-batch, too; unique in the list."""
     axis: CommunicationAxis
     """Ranks that take part: those of a tensor, context, expert or data group, or neighbouring stages of the pipeline;
     offload: one rank and its host. Exposed seconds of an axis sum to the part of the step `exposed_` + axis."""
