@@ -19,6 +19,8 @@ from tests.live import serving
 MODELS = {"qwen3-0.6b": "dense, small", "llama-3.1-8b": "dense, the width of 8B", "olmoe-1b-7b": "mixture of experts"}
 SEQUENCE_LENGTH = 4096
 BUDGET_SECONDS = 240
+NO_GPU = 3
+"""Exit status where this host has no GPU to measure."""
 MOST_OFF_MEMORY_FRACTION, MOST_OFF_STEP_FRACTION = 0.03, 0.08
 
 
@@ -29,7 +31,8 @@ def gpu_here() -> str:
         if slug is not None:
             return slug
         print(f"the catalogue holds no {device['name']}")
-    sys.exit("no GPU of the catalogue is here that torch can use: nothing was measured")
+    print("no GPU of the catalogue is here that torch can use: nothing was measured", file=sys.stderr)
+    sys.exit(NO_GPU)
 
 
 def asked(slug: str, gpu: str) -> dict[str, Any]:
