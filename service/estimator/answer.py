@@ -296,8 +296,9 @@ class Step:
 
 CollectiveName = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
 Content = Literal[
-    "activations", "keys_and_values", "tokens", "weights", "expert_weights", "gradients", "expert_gradients"
-]
+    "activations", "keys_and_values", "tokens", "weights", "expert_weights", "gradients", "expert_gradients",
+    "updates", "expert_updates",
+]  # fmt: skip
 CommunicationAxis = Literal["tensor", "context", "expert", "data", "pipeline", "offload"]
 
 

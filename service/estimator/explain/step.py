@@ -34,7 +34,7 @@ from service.estimator.run.run import (
     utilisation_fraction,
 )
 from service.estimator.software.precision import highest_peak_flop_per_s, peak_flop_per_s
-from service.estimator.time import collectives, communication, kernels, step
+from service.estimator.time import collectives, communication, kernels, optimizer, step
 from service.estimator.time.collectives import Interconnect, transfer_seconds
 from service.estimator.workload import Workload
 
@@ -439,8 +439,11 @@ def _tensor_bytes(slowest: Slowest, row: Communication) -> Expression:
     if row.axis == "offload":
         return Expression("kept_bytes", {"kept_bytes": row.tensor_bytes})
     if row.axis == "data":
-        is_weight = row.content.endswith("weights")
-        each = workload.state.gathered_bytes if is_weight else data.reduced_bytes(workload)
+        each = data.reduced_bytes(workload)
+        if row.content.endswith("weights"):
+            each = workload.state.gathered_bytes
+        if row.content.endswith("updates"):
+            each = data.UPDATE_BYTES
         return Expression(
             "parameters * bytes_of_each", {"parameters": row.tensor_bytes / each, "bytes_of_each": float(each)}
         )
@@ -469,21 +472,35 @@ def _bubble(slowest: Slowest, _: str) -> PartExpression:
 
 
 def _optimizer(slowest: Slowest, _: str) -> PartExpression:
-    """What the update streams, through the GPU's memory or the host's."""
+    """What the update streams, through the GPU's memory or the host's, and matrices that it makes orthogonal."""
     workload, degrees, load = slowest.workload, slowest.resolved.degrees, slowest.work.loaded.load
-    rewritten, once = kernels.updated_bytes(workload, degrees, load.updated)
+    rewritten, once = optimizer.updated_bytes(workload, degrees, load.updated)
     inputs: Inputs = {"rewritten_bytes": float(rewritten), "gradient_and_weight_bytes": float(once)}
     if OFF_DEVICE[slowest.resolved.question.layout.offload]:
         inputs |= {
             "host_bytes_per_s": workload.gpu.host_bytes_per_s,
             "host_link_fraction": kernels.HOST_LINK_FRACTION,
-            "host_memory_bytes_per_s": kernels.HOST_MEMORY_BYTES_PER_S,
+            "host_memory_bytes_per_s": optimizer.HOST_MEMORY_BYTES_PER_S,
         }
-        link = "gradient_and_weight_bytes / (host_bytes_per_s * host_link_fraction)"
-        return kernels.offloaded_seconds, Expression(f"{link} + 2 * rewritten_bytes / host_memory_bytes_per_s", inputs)
-    inputs["memory_bytes_per_s"] = kernels.rates_of(workload).bytes_per_s
-    text = "(2 * rewritten_bytes + gradient_and_weight_bytes) / memory_bytes_per_s"
-    return kernels.optimizer_seconds, Expression(text, inputs)
+        formula: Formula = optimizer.offloaded_seconds
+        text = "gradient_and_weight_bytes / (host_bytes_per_s * host_link_fraction)"
+        text += " + 2 * rewritten_bytes / host_memory_bytes_per_s"
+    else:
+        inputs["memory_bytes_per_s"] = kernels.rates_of(workload).bytes_per_s
+        formula, text = (
+            optimizer.optimizer_seconds,
+            "(2 * rewritten_bytes + gradient_and_weight_bytes) / memory_bytes_per_s",
+        )
+    if workload.optimizer.needs_whole_matrices:
+        each = optimizer.orthogonalization_of(workload, degrees, slowest.work.loaded.stage)
+        inputs |= {
+            **numbers_of(each, "dense_seconds", "expert_seconds", "longest_seconds"),
+            "ranks": float(data.shards(degrees, data.OPTIMIZER_STATES)),
+            "expert_ranks": float(data.expert_shards(degrees, data.OPTIMIZER_STATES)),
+        }
+        formula = optimizer.orthogonalization_seconds
+        text += " + max(dense_seconds / ranks + expert_seconds / expert_ranks, longest_seconds)"
+    return formula, Expression(text, inputs)
 
 
 _STRAGGLING = "straggler_fraction * ceil(log2(nodes)) * busy_seconds"

@@ -94,19 +94,24 @@ class _Group:
     ranks: Amount
     """Ranks that hold the same parameters."""
     spacing: Spacing
+    matrices: Amount
+    """The trained matrices of layers among those."""
     weights: Content = "weights"
     gradients: Content = "gradients"
+    updates: Content = "updates"
 
 
 def _groups(degrees: Degrees, parameters: RankParameters) -> Iterator[_Group]:
     ranks = degrees.data * degrees.context
     shard = minimum(degrees.shard_group, ranks)
-    yield _Group(parameters.dense, parameters.dense_trained, shard, ranks, replica_spacing(degrees))
+    trained, matrices = parameters.dense_trained, parameters.dense_products
+    yield _Group(parameters.dense, trained, shard, ranks, replica_spacing(degrees), minimum(matrices, trained))
     if not is_nothing(parameters.expert):
         ranks, shard = degrees.expert_data, _expert_group(degrees)
         spacing = expert_replica_spacing(degrees)
-        trained = parameters.expert_trained
-        yield _Group(parameters.expert, trained, shard, ranks, spacing, "expert_weights", "expert_gradients")
+        trained, products = parameters.expert_trained, parameters.expert_products
+        own = _Group(parameters.expert, trained, shard, ranks, spacing, minimum(products, trained))
+        yield replace(own, weights="expert_weights", gradients="expert_gradients", updates="expert_updates")
 
 
 def waits_for_last(workload: Workload, degrees: Degrees) -> Condition:
@@ -165,12 +170,14 @@ def step_transfers(workload: Workload, degrees: Degrees, parameters: RankParamet
     Formula:
         zero 0: all-reduce gradients; zero 1: reduce-scatter gradients, all-gather weights; zero 2: all-gather
         weights; zero 3 kept gathered, or with gradients that wait for the last micro-batch: reduce-scatter gradients,
-        all-gather weights, frozen ones too; replicas: all-reduce of a shard; else only of what is trained
+        all-gather weights, frozen ones too; replicas: all-reduce of a shard; else only of what is trained; zero 3
+        with whole matrices in the optimizer: an all-to-all of their momentum to their owners, and of updates back
     Args:
         parameters: parameters of the rank before sharding
     Returns: the transfers
     Source:
-        Rajbhandari et al. 2020, arXiv:1910.02054, section 7; replicas: Zhao et al. 2023, arXiv:2304.11277, section 3.2
+        Rajbhandari et al. 2020, arXiv:1910.02054, section 7; replicas: Zhao et al. 2023, arXiv:2304.11277, section 3.2;
+        owners: pytorch/torchtitan@0.3.0 distributed/flex_shard/dist_muon.py
     """
     transfers: list[Transfer] = []
     waits = where(waits_for_last(workload, degrees), 1, 1 - degrees.reshard_after_forward)
@@ -186,7 +193,15 @@ def step_transfers(workload: Workload, degrees: Degrees, parameters: RankParamet
         transfers.append(Transfer("all_gather", weights, gathers, shard, spacing, group.weights))
         replicas, same_shard = group.ranks / sharded, replace(spacing, step=sharded)
         transfers.append(Transfer("all_reduce", gradients / sharded, 1, replicas, same_shard, group.gradients))
+        if workload.optimizer.needs_whole_matrices:
+            updates, calls = group.matrices * UPDATE_BYTES / shard, where(degrees.zero_stage >= WEIGHTS, 2, 0)
+            transfers.append(Transfer("all_to_all", updates, calls, shard, spacing, group.updates))
     return tuple(transfers)
+
+
+UPDATE_BYTES = 4.0
+"""Bytes of one number of a momentum on its way to the rank that owns its matrix, and of an update on its way back.
+Source: pytorch/torchtitan@0.3.0 distributed/flex_shard/dist_muon.py (in the parameter's format)."""
 
 
 def reduced_bytes(workload: Workload) -> float:

@@ -121,7 +121,7 @@ def _chunk_counts(
     return _counts_between(workload, first, first + size)
 
 
-def _stage_ops(workload: Workload, stage: Stage) -> tuple[tuple[Amount, Ops], ...]:
+def stage_ops(workload: Workload, stage: Stage) -> tuple[tuple[Amount, Ops], ...]:
     """The operations of a stage and how often each group occurs."""
     ledger = workload.ledger
     return (
@@ -149,7 +149,7 @@ def rank_parameters(workload: Workload, degrees: Degrees, stage: Stage) -> RankP
     split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     adapts = workload.method.name != "full"
     sums: dict[str, Amount] = {each.name: 0 for each in fields(RankParameters)}
-    for times, ops in _stage_ops(workload, stage):
+    for times, ops in stage_ops(workload, stage):
         for op in ops:
             for weight in op.weights:
                 copies = times * _copies_on_rank(weight, degrees) / split[weight.split]
@@ -177,7 +177,7 @@ def stage_total(workload: Workload, degrees: Degrees, stage: Stage) -> int:
     >>> stage_total(sample_workload(), sample_degrees(), stage_at(sample_workload(), sample_degrees(), 0, None, 1))
     8030261248
     """
-    weights = [(times, weight) for times, ops in _stage_ops(workload, stage) for op in ops for weight in op.weights]
+    weights = [(times, weight) for times, ops in stage_ops(workload, stage) for op in ops for weight in op.weights]
     return sum(int(times) * int(_copies_on_rank(weight, degrees)) * weight.parameters for times, weight in weights)
 
 

@@ -312,6 +312,12 @@ class Optimizer:
 OPTIMIZERS = Table(__package__, "precision.json", "optimizers", dict[OptimizerName, Optimizer])
 
 
+def is_orthogonalized(optimizer: Optimizer, weight: Weight) -> bool:
+    """Whether an optimizer makes the update of a weight orthogonal: that of a trained matrix of a layer."""
+    is_matrix = weight.role in ("matrix", "adapter") and weight.rows > 1
+    return optimizer.needs_whole_matrices and weight.trained and is_matrix
+
+
 def _form_numbers(form: Form, weight: Weight) -> int:
     if form == "none":
         return 0
@@ -338,7 +344,7 @@ def state_numbers(optimizer: Optimizer, weight: Weight) -> int:
     """
     if not weight.trained:
         return 0
-    if optimizer.outside_matrices == "adamw" and (weight.role not in ("matrix", "adapter") or weight.rows == 1):
+    if optimizer.outside_matrices == "adamw" and not is_orthogonalized(optimizer, weight):
         return 2 * weight.parameters
     return _form_numbers(optimizer.first_moment, weight) + _form_numbers(optimizer.second_moment, weight)
 

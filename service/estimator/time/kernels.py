@@ -1,4 +1,4 @@
-"""Seconds that one rank computes: a roofline for each operation of the ledger, and the weight update."""
+"""Seconds that one rank computes: a roofline for each operation of the ledger, and the sum of gradients."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -6,13 +6,12 @@ from typing import Literal
 
 from service.estimator.constants import LAUNCH_SECONDS, NEWEST_KERNEL, product_scale, streaming_bytes_per_s
 from service.estimator.degrees import Degrees, divisors
-from service.estimator.memory.states import sharded_bytes
 from service.estimator.model.ledger import Op, OpKind, Ops, Split, is_rerun, rerun_flop
 from service.estimator.numeric import Amount, maximum, where
-from service.estimator.parallelism.data import OPTIMIZER_STATES, WEIGHTS
+from service.estimator.parallelism.data import WEIGHTS
 from service.estimator.parallelism.stages import RankParameters
 from service.estimator.question import AttentionName, Model
-from service.estimator.software.precision import Format, known_peak_flop_per_s, moment_bytes
+from service.estimator.software.precision import Format, known_peak_flop_per_s
 from service.estimator.time.rates import (
     MOST_FRACTION,
     AttentionRate,
@@ -252,9 +251,9 @@ def rates_of(workload: Workload) -> Rates:
         MOST_FRACTION * min(1.0, stack_scale(workload)) / max(attention.forward_fraction, attention.backward_fraction)
     )
     aligned = workload.kernel != "eager" or widths[0] % ALIGNED_HEAD == 0
-    wide_products, narrow = _products(workload, wide), workload.precision.matrix_format
+    wide_products, narrow = products_of(workload, wide), workload.precision.matrix_format
     return Rates(
-        products=wide_products if narrow == wide else _products(workload, narrow),
+        products=wide_products if narrow == wide else products_of(workload, narrow),
         wide_products=wide_products,
         is_narrow=workload.precision.matrix_format in ("fp8", "fp4"),
         attention=attention,
@@ -272,7 +271,7 @@ ALIGNED_HEAD = 8
 Source: NVIDIA, Matrix Multiplication Background User's Guide, section 2 (16 bytes of alignment)."""
 
 
-def _products(workload: Workload, number_format: Format) -> Products:
+def products_of(workload: Workload, number_format: Format) -> Products:
     """Rates of matrix products in one format, at most its peak."""
     measured = generation_rates(workload.gpu)
     rate = format_rate(measured, number_format)
@@ -563,68 +562,6 @@ def ops_compute(ops: Ops, workload: Workload, degrees: Degrees, rates: Rates) ->
 HOST_LINK_FRACTION = 0.88
 """Share of the host link that copies reach: 55.4 of 63 GB/s to an H200 over PCIe 5.
 Source: stas00/ml-engineering@744d01e network README, nvbandwidth, 2026-08."""
-
-HOST_MEMORY_BYTES_PER_S = 77e9
-"""Host memory bandwidth for one GPU: 16 channels of DDR5-4800, shared by 8 GPUs.
-Source: NVIDIA DGX H100 data sheet, two Xeon 8480C."""
-
-
-def updated_bytes(workload: Workload, degrees: Degrees, updated: RankParameters) -> tuple[Amount, Amount]:
-    """Bytes that an optimizer step reads and writes back, and those that it reads or writes once.
-
-    Formula: moments + master copy, the weights where there is none; gradients + weights; each over its shards
-    Args:
-        updated: parameters that the rank updates, before sharding
-    Returns: both, of one rank [byte]
-    Source: definition
-
-    >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
-    >>> rewritten, once = updated_bytes(sample_workload(), sample_degrees(), sample_rank_load().updated)
-    >>> rewritten / 8_030_261_248, once / 8_030_261_248
-    (12.0, 6.0)
-    """
-    state = workload.state
-    each = moment_bytes(workload.optimizer, workload.precision, workload.recipe.moment_dtype)
-    states = sharded_bytes(updated.dense_states, updated.expert_states, degrees, each, OPTIMIZER_STATES)
-    master = state.master_bytes or state.weight_bytes
-    trained = (updated.dense_trained, updated.expert_trained)
-    both_ways = states + sharded_bytes(*trained, degrees, master, OPTIMIZER_STATES)
-    once = state.gradient_bytes + state.weight_bytes
-    return both_ways, sharded_bytes(*trained, degrees, once, OPTIMIZER_STATES)
-
-
-def optimizer_seconds(workload: Workload, degrees: Degrees, updated: RankParameters) -> Amount:
-    """Seconds of the optimizer's update on one rank: it streams its shard through the GPU's memory.
-
-    Formula: (2 (master + moments) + gradients + weights) bytes / W
-    Args:
-        updated: parameters that the rank updates, before sharding
-    Returns: seconds of one step [s]
-    Source: definition; StepConstants.memory_fraction
-
-    >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
-    >>> round(optimizer_seconds(sample_workload(), sample_degrees(), sample_rank_load().updated), 2)
-    0.09
-    """
-    both_ways, once = updated_bytes(workload, degrees, updated)
-    return (2 * both_ways + once) / streaming_bytes_per_s(workload.gpu, workload.constants.memory_fraction)
-
-
-def offloaded_seconds(workload: Workload, degrees: Degrees, updated: RankParameters) -> Amount:
-    """Seconds of an optimizer's update in host memory: gradients go down, weights come up, the host updates.
-
-    Formula: (gradients + weights) bytes / W_link + 2 (master + moments) bytes / W_host
-    Args:
-        updated: parameters that the rank updates, before sharding
-    Returns: seconds of one step [s]
-    Source: Ren et al. 2021, arXiv:2101.06840, section 4; HOST_LINK_FRACTION, HOST_MEMORY_BYTES_PER_S
-
-    >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
-    >>> round(offloaded_seconds(sample_workload(), sample_degrees(), sample_rank_load().updated), 3)
-    3.372
-    """
-    both_ways, once = updated_bytes(workload, degrees, updated)
-    return once / (workload.gpu.host_bytes_per_s * HOST_LINK_FRACTION) + 2 * both_ways / HOST_MEMORY_BYTES_PER_S
 
 
 def accumulation_seconds(workload: Workload, degrees: Degrees, parameters: RankParameters) -> Amount:

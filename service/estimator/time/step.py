@@ -27,12 +27,16 @@ from service.estimator.time.communication import (
 from service.estimator.time.kernels import (
     ComputeSeconds,
     accumulation_seconds,
-    offloaded_seconds,
     ops_compute,
-    optimizer_seconds,
     rates_of,
     stack_scale,
     weight_cast_seconds,
+)
+from service.estimator.time.optimizer import (
+    offloaded_seconds,
+    optimizer_seconds,
+    orthogonalization_of,
+    orthogonalization_seconds,
 )
 from service.estimator.workload import Workload
 
@@ -283,6 +287,7 @@ class StepSeconds:
 class MicroBatchSeconds:
     """What one rank of a stage does for one micro-batch, forward and backward."""
 
+    stage: Stage
     compute: ComputeSeconds
     accumulation: Amount
     """Gradients added to those of earlier micro-batches."""
@@ -351,6 +356,7 @@ def micro_batch_seconds(
     compute = total.plus(each.depth, stage.depths)
     compute.host = maximum(0.0, host_seconds(workload, stage) - compute.total_seconds)
     return MicroBatchSeconds(
+        stage=stage,
         compute=compute,
         accumulation=accumulation_seconds(workload, degrees, load.parameters),
         exposed=exposed_seconds(workload, degrees, stage, load, layout, compute),
@@ -423,6 +429,7 @@ def busy_seconds(
     once = exposed_once_seconds(workload, sent_once.total_seconds, backward)
     bubble = pipeline.bubble_micro_batches(layout.schedule, degrees) * overhead.stage_seconds
     update = (offloaded_seconds if OFF_DEVICE[layout.offload] else optimizer_seconds)(workload, degrees, load.updated)
+    update = update + orthogonalization_seconds(orthogonalization_of(workload, degrees, micro.stage), degrees)
     recast = weight_cast_seconds(workload, load.parameters)
     total = degrees.accumulation * micro.total_seconds + bubble + once + update + recast
     return BusySeconds(once=once, sent_once=sent_once, recast=recast, bubble=bubble, update=update, total=total)
