@@ -18,6 +18,7 @@ from service.estimator.run.totals import checkpointing_of, interruption_inputs, 
 from service.estimator.software.precision import SHORT_NAMES
 from service.estimator.software.stacks import CROSS_ENTROPIES, DEFAULT_STACKS
 from service.estimator.time.rates import UNMEASURED_RATES, generation_rates
+from service.estimator.workload import Workload
 from service.units import BYTES, in_units
 
 LEAST_GOODPUT_FRACTION = 0.5
@@ -66,9 +67,21 @@ def _stack(resolved: ResolvedQuestion) -> Iterator[str]:
         yield f"recipe.stack is {name}: {' or '.join(unable)} would not run this recipe in this layout"
 
 
+_UNPUBLISHED = "{choice} is known from its paper alone: no published software trains so"
+
+
+def _unpublished(workload: Workload) -> Iterator[str]:
+    """Choices of software that was never published."""
+    if workload.precision.is_unpublished:
+        yield _UNPUBLISHED.format(choice=f"precision {workload.recipe.precision}")
+    if workload.software.grouped_reductions:
+        yield _UNPUBLISHED.format(choice="recipe.stack.grouped_reductions")
+
+
 def _configuration(resolved: ResolvedQuestion) -> Iterator[str]:
     workload, layout, steps = resolved.workload, resolved.question.layout, resolved.question.cluster.measured_steps
     yield f"software as {workload.stack.meaning}"
+    yield from _unpublished(workload)
     yield "every rank has the same load; ranks are numbered tensor, context, data, pipeline"
     if generation_rates(workload.gpu) is UNMEASURED_RATES:
         yield f"no measurement of {workload.gpu.architecture} matrix products: the median of other generations is used"

@@ -589,6 +589,13 @@ class Software(Strict):
     """The exchange of experts' tokens runs beside the compute of another micro-batch."""
     dispatcher: DispatcherName | None = None
     """How tokens reach their experts; all-to-all where absent."""
+    fp8_activation_inputs: bool = False
+    """What the activation of a gated MLP reads is kept in fp8 until its backward pass
+    (activation_func_fp8_input_store)."""
+    grouped_reductions: bool = False
+    """With ZeRO-2 and virtual stages, a chunk's gradients are reduced once for each group of micro-batches that it runs
+    one after another, and whole until then; else after each micro-batch. As for Llama 3 405B: the software is not
+    published."""
     attention_mask: bool = False
     """The data loader makes a mask of all pairs of tokens, as Megatron-LM's scripts do by default."""
     expandable_segments: bool | None = None

@@ -89,6 +89,23 @@ def _repeats_key_values(run: Implementation, kernel: AttentionName, versions: Ve
     return not at_least(getattr(versions, library), version)
 
 
+FP8_BYTES = 1.0
+"""Bytes of one number in fp8 without a scale. Source: OCP 8-bit floating point specification 1.0."""
+
+
+def activation_input_bytes(precision: Precision, software: Software) -> float | None:
+    """Bytes of one number that the activation of an MLP keeps of its input; those of an activation where None.
+
+    Formula: the precision recipe's; 1 where the software keeps it in fp8
+    Returns: bytes of one number [byte]
+    Source: NVIDIA/Megatron-LM@d98e8a64 core/fusions/fused_bias_swiglu.py (fp8_input_store: a cast to e4m3, no scale)
+
+    >>> activation_input_bytes(PRECISIONS["bf16-mixed"], Software(name="megatron-core", fp8_activation_inputs=True))
+    1.0
+    """
+    return FP8_BYTES if software.fp8_activation_inputs else precision.activation_input_bytes
+
+
 def workload_of(question: CompleteQuestion) -> Workload:
     """The workload of a question: its rows and its ledger, each looked up once."""
     recipe, gpu, method = question.recipe, question.gpu, method_of(question.recipe)
@@ -108,6 +125,8 @@ def workload_of(question: CompleteQuestion) -> Workload:
         repeats_key_values=_repeats_key_values(run, kernel, software.versions or Versions()),
         masks_windows=run.runs_transformers and recipe.attention == "flash" and kernel != "eager",
         product_bytes=precision.product_bytes if run.keeps_fp8_inputs else None,
+        activation_input_bytes=activation_input_bytes(precision, software),
+        result_bytes=precision.result_bytes,
         casts_each_input=is_cast,
         wide_stream=is_cast and is_trained("embedding", method),
         casts_adapter_inputs=is_cast and method.name == "lora",

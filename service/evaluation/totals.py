@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import log, log2
 from statistics import fmean
@@ -66,7 +66,15 @@ class LabDefaults:
     recipe: Mapping[str, Any] = field(default_factory=dict)
     layout: Mapping[str, Any] = field(default_factory=dict)
     """Layout settings other than the degrees that rows state."""
+    cells: Mapping[str, str] = field(default_factory=dict)
+    """Cells that the lab's paper fills where a row leaves them empty."""
+    assumes: str = ""
+    """What a prediction assumes of its software; empty where that is published."""
     why: str
+
+    def filled(self, row: MeasuredRow) -> MeasuredRow:
+        """A row with the cells that the paper fills."""
+        return replace(row, cells={**self.cells, **row.cells})
 
 
 @cache
@@ -193,7 +201,7 @@ class LayoutSearch:
 
 def with_layout(plan: LayoutSearch, catalogue: Catalogue) -> tuple[Question, bool]:
     """The question of a run with the first layout that fits and its largest micro-batch, and whether it fits."""
-    found: tuple[dict[str, Any], Question] | None = None
+    found: tuple[Question, bool] | None = None
     reason = "layout: the GPUs are no multiple of any replica"
     for body in plan.bodies():
         try:
@@ -202,12 +210,12 @@ def with_layout(plan: LayoutSearch, catalogue: Catalogue) -> tuple[Question, boo
         except Refused as refused:
             reason = reason_of(refused)
             continue
-        found = (body, question)
+        found = question, verdict != "out_of_memory"
         if verdict == "fits":
             return _with_micro_batch(plan, body, catalogue) or question, True
     if found is None:
         raise NotExpressible(reason)
-    return found[1], False
+    return found
 
 
 def _with_micro_batch(plan: LayoutSearch, body: dict[str, Any], catalogue: Catalogue) -> Question | None:
@@ -231,6 +239,9 @@ def _with_micro_batch(plan: LayoutSearch, body: dict[str, Any], catalogue: Catal
 
 PRECISIONS = {"": None, "bf16": "bf16-mixed", "fp16": "fp16-mixed", "fp8": "fp8-tensorwise"}
 
+NO_LAYOUT = "no layout fits"
+"""What a prediction assumes where the smallest layout does not fit."""
+
 ASSUMABLE = ("n_gpus", "seq_len", "batch_tokens", "tp", "pp", "precision")
 """Cells that a rule fills if they are empty."""
 
@@ -241,7 +252,7 @@ class RunQuestion:
 
     question: Question
     assumed: tuple[str, ...]
-    """Empty cells that a rule filled, and whether no layout fits."""
+    """Empty cells that a rule filled, whether no layout fits, and what is assumed of the software."""
 
 
 def question_of_run(row: MeasuredRow, catalogue: Catalogue) -> RunQuestion:
@@ -252,6 +263,7 @@ def question_of_run(row: MeasuredRow, catalogue: Catalogue) -> RunQuestion:
     if not trained:
         raise NotExpressible("missing: tokens_t")
     defaults = next(one for one in lab_defaults() if re.match(one.name, row.text("model")))
+    row = defaults.filled(row)
     model, tokens = model_body(row, catalogue), sequence_of(row, catalogue)
     gpus = gpus_of(row, tokens, catalogue)
     recipe: dict[str, Any] = {
@@ -270,8 +282,9 @@ def question_of_run(row: MeasuredRow, catalogue: Catalogue) -> RunQuestion:
         is_sparse=preset is not None and preset.num_experts > 0,
     )
     question, fits = with_layout(plan, catalogue)
-    empty = tuple(name for name in ASSUMABLE if not row.text(name))
-    return RunQuestion(question=question, assumed=empty if fits else (*empty, "no layout fits"))
+    assumed = [name for name in ASSUMABLE if not row.text(name)]
+    beside = ("" if fits else NO_LAYOUT, defaults.assumes)
+    return RunQuestion(question=question, assumed=(*assumed, *filter(None, beside)))
 
 
 def _precision(row: MeasuredRow) -> str | None:

@@ -203,6 +203,8 @@ def _software(chance: Random, stack: StackName) -> Software:
         "grouped_experts": (True, False),
         "dispatcher": get_args(DispatcherName),
         "attention_mask": (True,),
+        "fp8_activation_inputs": (True,),
+        "grouped_reductions": (True,),
         "expandable_segments": (True, False),
     }
     return replace(

@@ -37,6 +37,7 @@ def test_a_layer_sends_so_much_for_each_micro_batch(case: Case) -> None:
         sequence_length=given["s"],
         global_batch=MICRO_BATCHES * degrees[0],
         recompute=given.get("recompute", "none"),
+        precision=given.get("precision", "bf16-mixed"),
         stack="megatron-core",
     )
     asked = question(Model(**model_fields(given["model"])), recipe, Layout(**layout), gpus=prod(degrees))

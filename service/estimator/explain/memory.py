@@ -175,7 +175,21 @@ def _early_gradients(rank: Rank, _: str) -> Explained:
         parts.append(_sharded(rank, "gradients")[1])
     if workload.stack.keeps_half_gradients == "always" and float(rank.held.half_gradients):
         parts.append(_sharded(rank, "half_gradients")[1].under("half_gradients"))
+    parts += _grouped_gradients(rank)
     return early_gradient_bytes, joined("+", parts)
+
+
+def _grouped_gradients(rank: Rank) -> list[Expression]:
+    """Whole gradients of the chunk that runs backward, until those of its group of micro-batches are reduced."""
+    workload, degrees = rank.resolved.workload, rank.resolved.degrees
+    if not float(states.grouped_gradient_bytes(workload, degrees, rank.one.load)):
+        return []
+    inputs: Inputs = {
+        **_trained(rank),
+        **numbers_of(degrees, "virtual_pipeline"),
+        "reduction_bytes": states.REDUCTION_BYTES,
+    }
+    return [Expression("trained_weights / virtual_pipeline * reduction_bytes", inputs)]
 
 
 def _trained(rank: Rank) -> Inputs:
@@ -236,6 +250,7 @@ def _reduced_gradients(rank: Rank, _: str) -> Explained:
         else:
             text = "largest_trained_layer * (weight_bytes + reduction_bytes)"
             parts.append(Expression(text, {**numbers_of(load, "largest_trained_layer"), **reducing}))
+    parts += _grouped_gradients(rank)
     formula = states.all_gathered_weights if parts else states.table_gradient_bytes
     table = float(states.table_gradient_bytes(workload, degrees, load))
     if table:

@@ -572,6 +572,8 @@ class RankLoad:
     parameters: RankParameters
     """Parameters of its weights, and of the gradients of the trained ones."""
     updated: RankParameters
+    copies: RankParameters
+    """Those of its parameters that are second copies of another stage's."""
     kept_bytes: tuple[Amount, ...]
     """Activations that one micro-batch keeps in each chunk."""
     largest_kept_bytes: Amount
@@ -625,6 +627,7 @@ def rank_load_of(workload: Workload, degrees: Degrees, stage: Stage) -> RankLoad
     return RankLoad(
         parameters=parameters,
         updated=parameters,
+        copies=rank_parameters(workload, degrees, stage, copies_alone=True),
         kept_bytes=tuple(own + end for own, end in zip(activations.kept_bytes, ends, strict=True)),
         largest_kept_bytes=activations.largest_bytes,
         largest_whole_bytes=activations.largest_whole_bytes,
@@ -746,19 +749,21 @@ def _parameters(ops: Ops, split: tuple[Amount, ...]) -> Amount:
 def mirrored(one: RankLoad, other: RankLoad, degrees: Degrees) -> RankLoad:
     """The load of a DualPipe rank, which serves a stage from either end of the pipeline.
 
-    It holds both stages' weights and gradients; each stage's optimizer is shared by its two holders; half of its
-    micro-batches come from either end.
+    It holds both stages' weights and gradients, those that they share once; each stage's optimizer is shared by its two
+    holders; half of its micro-batches come from either end.
 
     Without ZeRO both holders keep the whole optimizer.
 
     Source:
-        DeepSeek-V3, arXiv:2412.19437, section 3.2.1 and table 2
+        DeepSeek-V3, arXiv:2412.19437, sections 3.2.1 and 3.2.3 (shared embedding and head) and table 2
     """
-    joined = {"parameters", "updated", "kept_bytes", "layers"}
+    joined = {"parameters", "updated", "copies", "kept_bytes", "layers"}
+    copies = one.copies.plus(other.copies)
     others = [field.name for field in fields(RankLoad) if field.name not in joined]
     return RankLoad(
-        parameters=one.parameters.plus(other.parameters),
-        updated=one.updated.plus(other.updated).over(where(degrees.zero_stage >= OPTIMIZER_STATES, 2, 1)),
+        parameters=one.parameters.plus(other.parameters).less(copies),
+        updated=one.updated.plus(other.updated).less(copies).over(where(degrees.zero_stage >= OPTIMIZER_STATES, 2, 1)),
+        copies=copies,
         kept_bytes=tuple((near + far) / 2 for near, far in zip(one.kept_bytes, other.kept_bytes, strict=True)),
         layers=one.layers + other.layers,
         **{name: maximum(getattr(one, name), getattr(other, name)) for name in others},

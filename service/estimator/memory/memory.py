@@ -15,6 +15,7 @@ from service.estimator.memory.states import (
     all_gathered_weights,
     bucket_bytes,
     dealt_bytes,
+    grouped_gradient_bytes,
     sharded_bytes,
     sharded_lines,
     step_gradient_lines,
@@ -345,6 +346,7 @@ def stage_bytes(
         recomputed = minimum(recomputed, maximum(LAYERS_ON_DEVICE * load.largest_whole_bytes - resident, 0.0))
     chunks = where(degrees.pipeline > 1, 2, 1) if schedule == "dualpipe" else degrees.virtual_pipeline
     gathered = all_gathered_weights(workload, degrees, load, chunks)
+    grouped = grouped_gradient_bytes(workload, degrees, load)
     halves = spread["half_gradients"]
     pools = cached_bytes(workload, degrees, load, spread["gradients"])
     result = StageBytes(
@@ -353,13 +355,13 @@ def stage_bytes(
             workload, degrees, load, halves if workload.state.half_gradient_bytes else spread["gradients"]
         ),
         buffered_gradients=spread["gradients"] if workload.stack.keeps_gradients else 0.0,
-        early_gradients=early_gradient_bytes(workload, degrees, spread, gathered),
+        early_gradients=early_gradient_bytes(workload, degrees, spread, gathered) + grouped,
         left_step_gradients=0.0 if workload.stack.keeps_step_gradients else spread["step_gradients"],
         gathered_weights=gathered.weight_bytes,
         kept_weights=gathered.kept_bytes,
         cast_weights=gathered.cast_bytes,
         late_cast_weights=gathered.late_cast_bytes,
-        reduced_gradients=gathered.gradient_bytes + table_gradient_bytes(workload, degrees, load),
+        reduced_gradients=gathered.gradient_bytes + grouped + table_gradient_bytes(workload, degrees, load),
         cached=pools,
         settled_cached=pools,
         context_buffers=exchanged_bytes(workload, degrees, layout.context_method),

@@ -10,6 +10,7 @@ from service.estimator.parallelism.data import (
     OPTIMIZER_STATES,
     WEIGHTS,
     expert_shards,
+    reduced_group,
     shards,
     waits_for_last,
 )
@@ -94,6 +95,8 @@ def sharded_lines(workload: Workload, load: RankLoad) -> dict[str, Sharded]:
     states = (updated.dense_states, updated.expert_states)
     moments = (updated.dense_states * (1 - narrow), updated.expert_states) if follows_weights(workload) else states
     trained, whole = ((numbers[0] * (1 - narrow), numbers[1]) for numbers in (trained, whole))
+    if workload.precision.outside_bytes:
+        whole = (whole[0] + wide_numbers(workload, parameters), whole[1])
     return {
         "weights": Sharded(*whole, state.weight_bytes, WEIGHTS),
         "frozen_weights": Sharded(*(_less(frozen, products) if quantized else frozen), state.frozen_bytes, WEIGHTS),
@@ -152,6 +155,22 @@ def narrow_fraction(workload: Workload, parameters: RankParameters) -> Amount:
     0.0
     """
     return parameters.dense_copied / maximum(parameters.dense_trained, 1) * (1 - workload.state.copied_fraction)
+
+
+def wide_numbers(workload: Workload, parameters: RankParameters) -> Amount:
+    """Numbers of the weights' format that as many bytes make as weights outside layers' matrices take beyond it.
+
+    Formula: (w_outside / w - 1) (trained - matrices of layers), at least 0; 0 where they have the same format
+    Returns: numbers of one rank [1]
+    Source: DeepSeek-V3, arXiv:2412.19437, section 3.3.1 (embedding, head and norms keep their precision)
+
+    >>> from service.estimator.samples import sample_workload, sample_rank_load
+    >>> wide_numbers(sample_workload(), sample_rank_load().parameters)
+    0.0
+    """
+    own = workload.state.weight_bytes
+    beyond = (workload.precision.outside_bytes or own) / own - 1
+    return beyond * maximum(parameters.dense_trained - parameters.dense_products, 0)
 
 
 def _less(numbers: tuple[Amount, Amount], others: tuple[Amount, Amount]) -> tuple[Amount, Amount]:
@@ -246,6 +265,22 @@ def all_gathered_weights(
         gradient_bytes=where(both(sharded, gathers), where(waits, waiting, reduced), 0.0),
         waiting_bytes=waiting,
     )
+
+
+def grouped_gradient_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> Amount:
+    """Bytes of whole gradients of the chunk that runs backward, until those of its group of micro-batches are reduced.
+
+    Formula: N_trained / v x 4; 0 where gradients are reduced after each micro-batch
+    Returns: bytes of one rank [byte]
+    Source: data.reduced_group; REDUCTION_BYTES
+
+    >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
+    >>> grouped_gradient_bytes(sample_workload(), sample_degrees(data=8, zero_stage=2), sample_rank_load())
+    0.0
+    """
+    trained = load.parameters.dense_trained + load.parameters.expert_trained
+    grouped = trained / degrees.virtual_pipeline * REDUCTION_BYTES
+    return where(reduced_group(workload, degrees) > 1, grouped, 0.0) if workload.software.grouped_reductions else 0.0
 
 
 STEP_GROUP_NUMBERS = 1_000_000_000

@@ -411,6 +411,10 @@ class SequenceSettings:
     """The attention kernel's result is kept a second time, in the order of the other activations."""
     product_bytes: float | None = None
     """Bytes of one number that a matrix product keeps of its input; that of an activation where None."""
+    activation_input_bytes: float | None = None
+    """Bytes of one number that the activation of an MLP keeps of its input; that of an activation where None."""
+    result_bytes: float | None = None
+    """Bytes of one number of attention's result that its output projection keeps; that of an activation where None."""
     casts_each_input: bool = False
     """Every matrix product saves its own cast of its input (autocast over fp32 weights)."""
     wide_stream: bool = False
@@ -448,6 +452,11 @@ class SequenceSettings:
         """Bytes that matrix products save of an input of `numbers` numbers [byte]."""
         each = self.element_bytes if self.product_bytes is None else self.product_bytes
         return round(numbers * each * (readers if self.casts_each_input else 1))
+
+    def activation_bytes(self, numbers: int) -> int:
+        """Bytes that the activation of an MLP saves of an input of `numbers` numbers [byte]."""
+        each = self.element_bytes if self.activation_input_bytes is None else self.activation_input_bytes
+        return round(numbers * each)
 
 
 def is_rerun(op: Op, rule: Recompute) -> bool:

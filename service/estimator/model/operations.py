@@ -69,6 +69,7 @@ def attention_output_op(model: Model, setting: SequenceSettings) -> Op:
     """The projection of all heads' values to the residual stream; it saves its input, as flash attention does too."""
     # Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (2 s b h for its input)
     inputs = model.num_attention_heads * model.value_width
+    each = setting.element_bytes if setting.result_bytes is None else setting.result_bytes
     serves: SavedFor = "own_weights" if setting.keeps_scores else "backward"
     return product_op(
         "attention.out",
@@ -78,7 +79,7 @@ def attention_output_op(model: Model, setting: SequenceSettings) -> Op:
         moved=inputs,
         whole=model.hidden_size,
         is_row_parallel=True,
-        saved=(Saved(setting.tensor_bytes(inputs), Split.TENSOR, serves=serves),),
+        saved=(Saved(round(setting.tokens * inputs * each), Split.TENSOR, serves=serves),),
     )
 
 
@@ -381,12 +382,13 @@ def _activation_op(
     # A GELU in single operations saves x / 2, tanh and 1 + tanh of each number beside its input x; autocast runs the
     # power, and what follows from it, in fp32.
     gelu_bytes = (2 + 2 + 4 + 4 if setting.casts_each_input else 3 * setting.element_bytes) * setting.tokens
+    input_bytes = setting.activation_bytes(setting.tokens * inner)
     return Op(
         name=f"{name}.activation",
         kind="elementwise",
         split=Split.TENSOR,
         weights=(Weight(1, model.activation_parameters, role="vector"),) if model.activation_parameters else (),
-        saved=(Saved(tensor_bytes * (inner + unfused) + gelu_bytes * gelu, Split.TENSOR, modules),),
+        saved=(Saved(input_bytes + tensor_bytes * unfused + gelu_bytes * gelu, Split.TENSOR, modules),),
         transient=(Saved(tensor_bytes * (inner + width + gelu), Split.TENSOR),),
         moved_bytes=tensor_bytes * (inner + width + 2 * unfused + _GELU_PASSES * gelu),
         modules=modules,

@@ -132,6 +132,24 @@ def waits_for_last(workload: Workload, degrees: Degrees) -> Condition:
     return both(both(degrees.zero_stage >= WEIGHTS, degrees.pipeline > 1), delays)
 
 
+def reduced_group(workload: Workload, degrees: Degrees) -> Amount:
+    """Micro-batches whose gradients a stage adds up before it reduces them, where ZeRO shards gradients.
+
+    Formula: 1; with grouped reductions, those that a chunk runs one after another, N
+    Returns: micro-batches [1]
+    Source:
+        Llama 3, arXiv:2407.21783, section 3.3.2 (FSDP shards gradients; N contiguous micro-batches of a stage); torch
+        2.13 distributed/fsdp/_fully_shard (set_requires_gradient_sync: gradients stay whole until the last one)
+
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> reduced_group(sample_workload(), sample_degrees(pipeline=4, virtual_pipeline=2, virtual_group=4))
+    1
+    """
+    if not workload.software.grouped_reductions:
+        return 1
+    return where(both(degrees.zero_stage == GRADIENTS, degrees.virtual_pipeline > 1), degrees.virtual_group, 1)
+
+
 def micro_batch_transfers(
     workload: Workload, degrees: Degrees, parameters: RankParameters, backwards: Amount
 ) -> tuple[Transfer, ...]:
@@ -140,7 +158,7 @@ def micro_batch_transfers(
     Formula:
         zero 3: gather weights forward, and r times backward where resharded, but not forward where they stay whole
         since the backward pass before; zero 2 and 3: reduce-scatter gradients of what is trained, but none that wait
-        for the last micro-batch
+        for the last micro-batch, and those of a group of micro-batches once
     Args:
         parameters: parameters of the rank before sharding
         backwards: backward passes of the mean layer, r [1]
@@ -156,6 +174,8 @@ def micro_batch_transfers(
     gathers = where(degrees.zero_stage >= WEIGHTS, (where(waits, 0, 1) + backwards) * freed, 0)
     kept = where(degrees.zero_stage == WEIGHTS, where(waits, 0, freed), 1)
     reduces = where(degrees.zero_stage >= GRADIENTS, kept, 0)
+    if workload.software.grouped_reductions:
+        reduces = reduces / reduced_group(workload, degrees)
     for group in _groups(degrees, parameters):
         weights, gradients = group.parameters * workload.state.gathered_bytes, group.trained * reduced_bytes(workload)
         ranks = group.shard, group.spacing

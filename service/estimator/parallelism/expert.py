@@ -56,14 +56,18 @@ def layer_transfers(workload: Workload, degrees: Degrees, forwards: Amount, back
     """What one rank sends for one sparse layer and micro-batch: dispatch and combine, forward and backward.
 
     Formula:
-        2 (f + r) all-to-alls of k E / (E + Z) s b h_e / c elements, over t where sequence parallelism is on;
+        2 (f + r) all-to-alls of k E / (E + Z) s b h_e / c elements, over t where sequence parallelism is on; half of
+        them, tokens on their way to experts and gradients of experts' results, narrower where the precision recipe has
+        a format for them, so that the mean is sent;
         expert-tensor ranks gather and reduce the same tokens f + r times; the flex dispatcher sends a token once to
         each domain; the allgather dispatcher gathers the tokens of all E t_e ranks and reduces them back, f + r times
     Args:
         forwards: forward passes of the mean layer's experts, f [1]
         backwards: backward passes of the mean layer, r [1]
     Returns: the transfers
-    Source: Lepikhin et al. 2020, arXiv:2006.16668; Megatron-Core moe README
+    Source:
+        Lepikhin et al. 2020, arXiv:2006.16668; Megatron-Core moe README; DeepSeek-V3, arXiv:2412.19437, section 3.3.3
+        (dispatch in fp8 either way, combine in bf16)
     """
     shared = where(degrees.sequence_parallel == 1, degrees.tensor, 1)
     over, under = workload.model.visits
@@ -77,10 +81,12 @@ def layer_transfers(workload: Workload, degrees: Degrees, forwards: Amount, back
             Transfer("all_gather", every, forwards + backwards, ranks, NEXT_TO_EACH_OTHER, "tokens"),
             Transfer("reduce_scatter", every, forwards + backwards, ranks, NEXT_TO_EACH_OTHER, "tokens"),
         )
+    narrow = workload.precision.dispatch_bytes or workload.precision.element_bytes
+    mean = (1 + narrow / workload.precision.element_bytes) / 2
     copies = over / max(1, under) if workload.software.dispatcher == "flex" else 1.0
     spacing = Spacing(degrees.expert_tensor)
     return (
-        Transfer("all_to_all", visits, 2 * (forwards + backwards), degrees.expert, spacing, "tokens", copies),
+        Transfer("all_to_all", visits * mean, 2 * (forwards + backwards), degrees.expert, spacing, "tokens", copies),
         Transfer("all_gather", visits * split, forwards + backwards, split, NEXT_TO_EACH_OTHER, "tokens"),
         Transfer("reduce_scatter", visits * split, forwards + backwards, split, NEXT_TO_EACH_OTHER, "tokens"),
     )

@@ -75,6 +75,12 @@ class RankParameters:
             **{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
         )
 
+    def less(self, other: "RankParameters") -> "RankParameters":
+        """Those that are not another's, which are among them."""
+        return RankParameters(
+            **{field.name: getattr(self, field.name) - getattr(other, field.name) for field in fields(self)}
+        )
+
     def over(self, ranks: Amount) -> "RankParameters":
         """The share of each of several ranks."""
         return RankParameters(**{field.name: getattr(self, field.name) / ranks for field in fields(self)})
@@ -137,12 +143,16 @@ def _copies_on_rank(weight: Weight, degrees: Degrees) -> Amount:
     return where(degrees.pipeline > 1, 1, 0) if weight.tied else 1
 
 
-def rank_parameters(workload: Workload, degrees: Degrees, stage: Stage) -> RankParameters:
+def rank_parameters(
+    workload: Workload, degrees: Degrees, stage: Stage, *, copies_alone: bool = False
+) -> RankParameters:
     """Parameters of one rank of a stage before any data-parallel sharding.
 
     A tied head on another stage than the embedding is a second copy.
 
     Formula: sum over the stage's weights of rows x columns x copies / divisor of their split
+    Args:
+        copies_alone: whether to count second copies alone
     Returns: the parameters [1]
     Source: Megatron-LM theoretical_memory_usage.py and transformer layers (what tensor ranks hold whole)
     """
@@ -152,6 +162,8 @@ def rank_parameters(workload: Workload, degrees: Degrees, stage: Stage) -> RankP
     for times, ops in stage_ops(workload, stage):
         for op in ops:
             for weight in op.weights:
+                if copies_alone and not weight.tied:
+                    continue
                 copies = times * _copies_on_rank(weight, degrees) / split[weight.split]
                 parameters, group = weight.parameters * copies, "expert" if weight.split is Split.EXPERT else "dense"
                 added = {group: parameters, f"{group}_states": state_numbers(workload.optimizer, weight) * copies}

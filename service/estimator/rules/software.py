@@ -5,6 +5,7 @@ from dataclasses import fields
 from service.estimator.complete import CompleteLayout
 from service.estimator.model.build import recurrences_of
 from service.estimator.numeric import both, implies
+from service.estimator.parallelism.data import GRADIENTS
 from service.estimator.parallelism.pipeline import partition_layers
 from service.estimator.question import AttentionName, Gpu, Software, Versions
 from service.estimator.rule import LayoutRule, Rule, WorkloadRule
@@ -129,6 +130,9 @@ SOFTWARE_RULES: dict[str, WorkloadRule] = {
             not w.software.expert_overlap or (w.implementation.uses_transformer_engine and bool(w.model.num_experts))
         )
     ),
+    "fp8_activation_inputs_are_of_the_stack": Rule(
+        lambda w, _: not w.software.fp8_activation_inputs or (_is_megatron(w) and w.model.gated_mlp)
+    ),
     "tensor_overlap_is_of_the_stack": Rule(
         lambda w, _: (
             not w.requested.tensor_overlap
@@ -226,6 +230,9 @@ RULES: dict[str, LayoutRule] = {
     "tensor_overlap_needs_tensor_ranks": Rule(lambda w, d: implies(bool(w.requested.tensor_overlap), d.tensor > 1)),
     "tensor_overlap_needs_split_norms": Rule(
         lambda w, d: implies(both(bool(w.requested.tensor_overlap), d.tensor > 1), d.sequence_parallel == 1)
+    ),
+    "grouped_reductions_need_virtual_stages": Rule(
+        lambda w, d: implies(w.software.grouped_reductions, both(d.zero_stage == GRADIENTS, d.virtual_pipeline > 1))
     ),
     "expert_overlap_needs_expert_ranks": Rule(
         lambda w, d: implies(bool(w.model.num_experts) and w.software.expert_overlap, d.expert > 1)

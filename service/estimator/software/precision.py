@@ -30,6 +30,8 @@ class Precision:
     """What the recipe is, in one line."""
     weight_bytes: float
     """Weights that the forward pass reads."""
+    outside_bytes: float | None = None
+    """Those of them that are no matrix of a layer (embedding, head, norms); as many where None."""
     gradient_bytes: float
     """Gradients as the backward pass writes them."""
     master_bytes: float
@@ -43,6 +45,12 @@ class Precision:
     product_bytes: float | None = None
     """One number that a low-precision product keeps of its input: 1 + 4/128 with an fp32 scale for 128 of them; those
     of an activation where None."""
+    activation_input_bytes: float | None = None
+    """One number that the activation of an MLP keeps of its input; one saved activation where None."""
+    result_bytes: float | None = None
+    """One number of attention's result, as the projection after it keeps it; one saved activation where None."""
+    dispatch_bytes: float | None = None
+    """One number of a token on its way to an expert, and of its gradient; one saved activation where None."""
     transposes_copies: bool = False
     """Before Blackwell the copies are held twice, as they are and transposed; from it on once."""
     matrix_format: Format
@@ -51,6 +59,8 @@ class Precision:
     """Format of the attention kernel."""
     generations: tuple[str, ...] = ()
     """Generations of GPUs that have kernels for its products; all whose arithmetic has the format where empty."""
+    is_unpublished: bool = False
+    """It is that of one lab's software, which was never published."""
     source: str
     """Source of the bytes."""
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.estimator import Layout, Question, Recipe, estimate
+from service.estimator import Layout, Model, Question, Recipe, estimate
 from service.estimator.memory.memory import StageBytes
 from service.estimator.memory.states import checkpoint_bytes
 from service.estimator.question import Cluster, Method, Software, Versions
@@ -21,10 +21,10 @@ TABLE = VOCABULARY * HIDDEN
 LOGITS = LENGTH * VOCABULARY
 
 
-def held(layout: Layout, gpus: int, **recipe: Any) -> list[StageBytes]:
-    """Bytes of every stage of Llama 3 8B."""
+def held(layout: Layout, gpus: int, model: Model = LLAMA_3_8B, **recipe: Any) -> list[StageBytes]:
+    """Bytes of every stage of Llama 3 8B, or of another model."""
     asked = Question(
-        model=LLAMA_3_8B,
+        model=model,
         recipe=Recipe(sequence_length=LENGTH, **recipe),
         layout=layout,
         cluster=Cluster(gpu=H100.slug, gpus=gpus),
@@ -54,6 +54,39 @@ def test_two_holders_of_a_stage_share_its_optimizer_only_with_zero(zero_stage: A
     two_stages = 2 * 8 * LAYER + 2 * TABLE + HIDDEN
     assert first.weights == 2 * two_stages
     assert first.optimizer_states == 8 * two_stages / holders
+
+
+def test_both_ends_of_dualpipe_share_a_tied_table() -> None:
+    tied, layout = replace(LLAMA_3_8B, tie_word_embeddings=True), Layout(pipeline=4, data=1, schedule="dualpipe")
+    apart = held(replace(layout, schedule="1f1b"), 4, tied, global_batch=16)
+    joined = held(layout, 4, tied, global_batch=16)
+    assert apart[0].weights + apart[-1].weights - joined[0].weights == 2 * TABLE
+    assert joined[0].weights == joined[-1].weights
+    assert joined[0].gradients == 2 * joined[0].weights
+
+
+def test_what_an_activation_reads_takes_half_in_fp8() -> None:
+    usual, narrow = (
+        held(Layout(), 1, stack=Software(name="megatron-core", fp8_activation_inputs=is_narrow))[0].activations
+        for is_narrow in (False, True)
+    )
+    assert usual - narrow == 32 * LENGTH * 2 * (LLAMA_3_8B.intermediate_size or 0)
+
+
+@pytest.mark.parametrize(("grouped", "whole"), [(False, 0), (True, 4 * (4 * LAYER + TABLE / 2))])
+def test_grouped_reductions_hold_the_gradients_of_a_chunk(grouped: bool, whole: float) -> None:
+    layout = Layout(pipeline=4, virtual_pipeline=2, zero_stage=2)
+    stack = Software(name="megatron-core", grouped_reductions=grouped)
+    first = held(layout, 16, global_batch=32, stack=stack)[0]
+    assert first.early_gradients - first.gradients == whole
+    assert first.reduced_gradients == whole + 2 * TABLE
+
+
+def test_weights_outside_layers_keep_their_precision() -> None:
+    first, inner, *_ = held(Layout(pipeline=4, data=1), 4, global_batch=4, precision="fp8-deepseek")
+    norms = 2 * HIDDEN * 8
+    assert inner.weights == 8 * LAYER + norms
+    assert first.weights == inner.weights + 2 * TABLE
 
 
 def test_both_ends_of_dualpipe_have_the_workspaces_of_the_head() -> None:

@@ -71,12 +71,13 @@ def _routed(model: Model, setting: SequenceSettings) -> Ops:
     # Beside what an activation reads, its result: the gate's where a product reads it, or the weighed one.
     keeps_more = not (setting.fused_activation if model.gated_mlp else setting.weighs_results)
     kept_width = inner_width if keeps_more else 0
+    read_bytes = tensor_bytes * inner if setting.wide_experts else setting.activation_bytes(numbers * inner)
     activation = Op(
         name="moe.activation",
         kind="elementwise",
         split=Split.TENSOR,
         weights=(vector,) if activation_numbers else (),
-        saved=(Saved(tensor_bytes * (inner + kept_width), Split.TENSOR, ("moe",)),),
+        saved=(Saved(read_bytes + tensor_bytes * kept_width, Split.TENSOR, ("moe",)),),
         transient=(Saved(tensor_bytes * (inner + inner_width), Split.TENSOR),),
         moved_bytes=tensor_bytes * (inner + inner_width),
         modules=("moe", "moe_act"),
