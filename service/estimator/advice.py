@@ -122,7 +122,8 @@ def _method(resolved: ResolvedQuestion) -> Iterator[str]:
     if not trains_everything(method):
         yield "frozen weights are kept in the compute format, without a master copy"
     if method.name != "full":
-        yield f"adapters of rank {method.rank} beside {', '.join(method.targets)}, without dropout"
+        dropout = f"with a dropout of {method.dropout_fraction:g}" if method.dropout_fraction else "without dropout"
+        yield f"adapters of rank {method.rank} beside {', '.join(method.targets)}, {dropout}"
 
 
 def _interruptions(resolved: ResolvedQuestion) -> Iterator[str]:

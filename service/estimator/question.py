@@ -31,10 +31,10 @@ RecomputeModule = Literal[
 RecomputeMethod = Literal["uniform", "block"]
 AttentionName = Literal["eager", "flash", "flash-1", "flash-2", "flash-3", "flash-4", "cudnn"]
 StackName = Literal["megatron-core", "torchtitan", "fsdp1", "deepspeed", "nanotron", "transformers"]
-ImplementationName = Literal["transformer-engine", "local", "eager", "compiled"]
+ImplementationName = Literal["transformer-engine", "local", "eager", "compiled", "litgpt"]
 CrossEntropyName = Literal[
     "eager", "compiled", "chunked", "loss-parallel", "vocab-parallel", "vocab-parallel-fp32", "fused",
-    "transformer-engine", "eager-half", "flash-attention",
+    "transformer-engine", "eager-half", "flash-attention", "chunked-fp32",
 ]  # fmt: skip
 DispatcherName = Literal["alltoall", "allgather", "flex"]
 ScheduleName = Literal["gpipe", "1f1b", "interleaved-1f1b", "zero-bubble", "dualpipe"]
@@ -534,6 +534,9 @@ class Method(Strict):
     """Rank of each adapter, r; 8 where absent (lora)."""
     targets: Annotated[tuple[MatrixName, ...], Len(0, 12)] = ()
     """Matrices that have an adapter; q_proj and v_proj where empty (lora)."""
+    dropout_fraction: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """Dropout probability of the adapters' inputs; above 0 an adapter keeps a copy of its input, and a mask (lora,
+    qlora)."""
     quantization: QuantizationName | None = None
     """Format of the frozen matrices; nf4-double where absent (qlora)."""
     whole: Annotated[tuple[PartName, ...], Len(0, 7)] = ()
@@ -569,7 +572,8 @@ class Software(Strict):
     versions: Versions | None = None
     """Versions of the libraries under it; the newest that are known where absent."""
     implementation: ImplementationName | None = None
-    """Whose operations it runs: Transformer Engine's, its own, eager or compiled ones; its usual where absent."""
+    """Whose operations it runs: Transformer Engine's, its own, eager or compiled ones, or another library's; its usual
+    where absent."""
     cross_entropy: CrossEntropyName | None = None
     """How the loss is computed from the logits; its usual way where absent."""
     gradient_fusion: bool | None = None
@@ -598,6 +602,9 @@ class Software(Strict):
     published."""
     attention_mask: bool = False
     """The data loader makes a mask of all pairs of tokens, as Megatron-LM's scripts do by default."""
+    holds_results: bool | None = None
+    """The training loop holds a micro-batch's logits, and all that hangs on them, until the next one has its own; as
+    usual for the implementation where absent."""
     expandable_segments: bool | None = None
     """The allocator grows its segments instead of opening new ones, and so holds fewer fragments; as the stack's
     launcher sets it where absent."""

@@ -79,6 +79,16 @@ INPUTS_KEPT_BEFORE = "0.44"
 Source: bitsandbytes-foundation/bitsandbytes@9e753741 (July 2024, autograd/_functions.py MatMul4Bit)."""
 
 
+def keeps_quantized_inputs(method: Method, software: Software) -> bool:
+    """Whether matrices of 4 bits keep their input.
+
+    >>> from service.estimator.question import Method
+    >>> keeps_quantized_inputs(Method(name="qlora"), Software(name="transformers"))
+    False
+    """
+    return method.name == "qlora" and not at_least((software.versions or Versions()).bitsandbytes, INPUTS_KEPT_BEFORE)
+
+
 def _repeats_key_values(run: Implementation, kernel: AttentionName, versions: Versions) -> bool:
     """Whether keys and values are copied to every query head."""
     if kernel == "eager":
@@ -106,6 +116,16 @@ def activation_input_bytes(precision: Precision, software: Software) -> float | 
     return FP8_BYTES if software.fp8_activation_inputs else precision.activation_input_bytes
 
 
+def quantizes_head(workload: Workload) -> bool:
+    """Whether the head is a frozen matrix of 4 bits.
+
+    >>> from service.estimator.samples import sample_workload
+    >>> quantizes_head(sample_workload())
+    False
+    """
+    return workload.implementation.quantizes_head and workload.method.name == "qlora"
+
+
 def workload_of(question: CompleteQuestion) -> Workload:
     """The workload of a question: its rows and its ledger, each looked up once."""
     recipe, gpu, method = question.recipe, question.gpu, method_of(question.recipe)
@@ -122,7 +142,7 @@ def workload_of(question: CompleteQuestion) -> Workload:
         drops_out=recipe.dropout_fraction > 0,
         fused_norm=run.fused_norm,
         fused_activation=run.fused_activation,
-        repeats_key_values=_repeats_key_values(run, kernel, software.versions or Versions()),
+        repeats_key_values=run.always_repeats or _repeats_key_values(run, kernel, software.versions or Versions()),
         masks_windows=run.runs_transformers and recipe.attention == "flash" and kernel != "eager",
         product_bytes=precision.product_bytes if run.keeps_fp8_inputs else None,
         activation_input_bytes=activation_input_bytes(precision, software),
@@ -130,9 +150,13 @@ def workload_of(question: CompleteQuestion) -> Workload:
         casts_each_input=is_cast,
         wide_stream=is_cast and is_trained("embedding", method),
         casts_adapter_inputs=is_cast and method.name == "lora",
+        drops_adapter_inputs=method.dropout_fraction > 0,
+        joins_projections=run.joins_projections,
+        copies_heads=run.copies_heads,
+        caps_scores=run.caps_scores,
+        quantizes_head=run.quantizes_head,
         stops_early=run.stops_early,
-        keeps_quantized_inputs=method.name == "qlora"
-        and not at_least((software.versions or Versions()).bitsandbytes, INPUTS_KEPT_BEFORE),
+        keeps_quantized_inputs=keeps_quantized_inputs(method, software),
         wide_experts=is_cast and run.runs_transformers and is_trained("experts", method),
         runs_transformers=run.runs_transformers,
         counts_products=by_operation(recompute),

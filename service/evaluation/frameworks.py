@@ -38,6 +38,9 @@ class Framework:
     """Defaults of its recipes by model family: regular expression for the start of the model's name."""
     adapters: tuple[str, ...] = ()
     """Matrices that its scripts give adapters; those of the stack if empty."""
+    configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Fields of its published configurations and scripts, by a regular expression that a row's source and kind of
+    training have; a later one that fits too goes before."""
     learned_positions: bool = False
     """Its models have a position table as long as the sequence."""
     zero_stages: Mapping[str, int] = field(default_factory=dict)
@@ -235,6 +238,18 @@ def put_sharding(row: MeasuredRow, draft: Draft) -> None:
         ranks = int(group[1] or group[2])
         if 1 <= ranks < layout["data"] * layout["context"]:
             layout["shard_group"] = ranks
+
+
+def put_configs(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
+    """Set what the framework's own configurations say of a row."""
+    described = f"{row.text('source')} {row.text('training_kind')}"
+    for pattern, given in framework.configs.items():
+        for path, value in given.items() if re.search(pattern, described) else ():
+            part, _, name = path.partition(".")
+            if part != "method":
+                draft.put(path, value)
+            elif "method" in draft.recipe:
+                draft.recipe["method"][name] = value
 
 
 def put_features(row: MeasuredRow, draft: Draft) -> None:

@@ -24,6 +24,7 @@ from service.evaluation.frameworks import (
     layers_by_cost,
     layers_spread,
     put_architecture,
+    put_configs,
     put_environment,
     put_features,
     put_flags,
@@ -117,6 +118,10 @@ UNSTATED = ("", "not told", "unknown", "see recipe")
 IN_RECIPES = "unknown(see perf_recipes)"
 """Recompute cell that refers to the framework's own recipes."""
 
+MULTIPLE = "FSDP script default for multi-GPU"
+"""Mark of litgpt's scripts, which compute layers again on several GPUs.
+Source: Lightning-AI/litgpt@0cc02afa finetune/lora.py (activation_checkpointing_policy)."""
+
 EVERY_SECOND = "every 2nd layer"
 """Mark of torchtitan's selective checkpointing of whole layers."""
 
@@ -160,6 +165,7 @@ def put_recipe(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
 def recompute_of(row: MeasuredRow, framework: Framework) -> Any:
     """The recompute rule of a row."""
     cell = row.text("recompute")
+    cell = "full" if MULTIPLE in cell and row.count("n_gpus") > 1 else cell
     detail = row.text("recompute_detail")
     if cell in UNSTATED:
         if framework.recompute is None:
@@ -333,6 +339,7 @@ def draft_of(row: MeasuredRow, catalogue: Catalogue) -> Draft:
         gpus=_gpus(row, draft),
         gpus_per_node=row.count("gpus_per_node", 8),
     )
+    put_configs(row, framework, draft)
     if (rate := network_bytes_per_s(row)) is not None:
         draft.cluster["inter_node_bytes_per_s"] = rate
     return draft

@@ -62,6 +62,7 @@ METHODS = (
     Method(name="lora", rank=16, targets=("q_proj", "v_proj")),
     Method(name="lora", rank=64, targets=("o_proj", "up_proj", "down_proj"), whole=("norms",)),
     Method(name="qlora", rank=16),
+    Method(name="qlora", rank=16, targets=("q_proj", "k_proj", "v_proj", "lm_head"), dropout_fraction=0.05),
     Method(name="full", frozen=("embedding", "head"), frozen_layers=1),
 )
 DOCUMENTS = (DocumentLength(tokens=300, count=20), DocumentLength(tokens=5000, count=3))
@@ -206,6 +207,7 @@ def _software(chance: Random, stack: StackName) -> Software:
         "fp8_activation_inputs": (True,),
         "grouped_reductions": (True,),
         "expandable_segments": (True, False),
+        "holds_results": (True, False),
     }
     return replace(
         plain, **{name: chance.choice(options) for name, options in choices.items() if chance.random() < 0.25}

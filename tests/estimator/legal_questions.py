@@ -85,6 +85,7 @@ def software(draw: st.DrawFn, model: Model, among: Collection[StackName] = tuple
         dispatcher=draw(st.sampled_from(sends)),
         attention_mask=draw(st.booleans()),
         expandable_segments=draw(st.sampled_from(optional)),
+        holds_results=draw(st.sampled_from(optional)),
     )
 
 
@@ -200,10 +201,11 @@ def methods(draw: st.DrawFn, model: Model, stack: Stack, layout: Layout) -> Meth
     choices = [whole, Method(name="full", frozen=("embedding", "head"), frozen_layers=layers)]
     if not model.num_nextn_predict_layers:
         targets, rank = draw(st.sampled_from(TARGETS)), draw(st.sampled_from((1, 16)))
-        beside = draw(st.sampled_from(WHOLE))
-        choices.append(Method(name="lora", rank=rank, targets=targets, whole=beside))
+        beside, dropped = draw(st.sampled_from(WHOLE)), draw(st.sampled_from((0.0, 0.05)))
+        adapted = Method(name="lora", rank=rank, targets=targets, whole=beside, dropout_fraction=dropped)
+        choices.append(adapted)
         if stack.quantizes:
-            choices.append(Method(name="qlora", rank=rank, targets=targets, whole=beside))
+            choices.append(replace(adapted, name="qlora"))
     return draw(st.sampled_from(choices))
 
 

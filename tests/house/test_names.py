@@ -44,8 +44,9 @@ COUNTS = frozenset({
     "largest_layer", "largest_table", "largest_trained_end", "largest_trained_layer", "late_cast_numbers",
     "layer_branches", "layers", "local_ranks", "maximum", "measured_scale", "micro_batches", "micro_batches_in_flight",
     "minimum", "most_parameters_served", "network_scale", "optimal_parameters", "own_scale", "padded_vocabulary",
-    "passes", "product_scale", "rank_logits", "ranks", "recomputed_layers", "reduced_group", "repeated_forwards",
-    "rows", "rule_parameters", "scale", "shape", "shards", "slowness", "spread_scale", "square_root", "stack_scale",
+    "passes", "piece_copies", "product_scale", "rank_logits", "ranks", "recomputed_layers", "reduced_group",
+    "repeated_forwards", "rows", "rule_parameters",
+    "scale", "shape", "shards", "slowness", "spread_scale", "square_root", "stack_scale",
     "stride", "summed", "take", "trained_layers", "trained_numbers", "undivided_share", "warm_flights",
     "warm_passes", "where", "where_needed", "wide_numbers",
 })  # fmt: skip

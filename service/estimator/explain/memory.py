@@ -511,9 +511,23 @@ def _logits(rank: Rank, _: str) -> Explained:
         "losses_in_flight": float(losses),
         "cross_entropy": workload.software.cross_entropy,
     }
-    backward = "logits * element_bytes + stream_bytes + shared_stream_bytes + head_gradient_bytes"
+    moments = ["logits * bytes_a_logit", "logits * element_bytes + stream_bytes + shared_stream_bytes"]
+    moments[1] += " + head_gradient_bytes"
+    if piece := float(activations.piece_bytes(workload, degrees)):
+        inputs["piece_bytes"], moments[0] = piece, f"{moments[0]} + piece_bytes"
+    made = ["logits * element_bytes"]
+    if whole := float(activations.dequantized_head_bytes(workload, degrees)):
+        inputs["dequantized_head_bytes"], moments[1] = whole, f"{moments[1]} + dequantized_head_bytes"
+        made[0] = f"{made[0]} + dequantized_head_bytes"
+    if held := activations.held_logit_bytes(workload):
+        inputs["held_bytes_a_logit"] = held
+        moments[1] += " + logits * held_bytes_a_logit"
+    if workload.software.holds_results:
+        inputs["held_results_bytes"] = float(activations.held_result_bytes(workload, degrees))
+        made.append("logits * (element_bytes + held_bytes_a_logit)")
+        moments.append(f"max({', '.join(made)}) + held_results_bytes")
     kept = "(depths + (losses_in_flight - 1) * (1 + depths)) * logits * kept_bytes_a_logit"
-    return activations.logits_bytes, Expression(f"max(logits * bytes_a_logit, {backward}) + {kept}", inputs)
+    return activations.logits_bytes, Expression(f"max({', '.join(moments)}) + {kept}", inputs)
 
 
 def _placeholders(rank: Rank, _: str) -> Explained:

@@ -5,7 +5,16 @@ from dataclasses import dataclass, fields
 from functools import partial, reduce
 
 from service.estimator.degrees import Degrees, divisors, padded_vocabulary
-from service.estimator.model.ledger import Op, Ops, Saved, Split, WeightRole, by_operation, kept_matrices
+from service.estimator.model.ledger import (
+    WIDE_BYTES,
+    Op,
+    Ops,
+    Saved,
+    Split,
+    WeightRole,
+    by_operation,
+    kept_matrices,
+)
 from service.estimator.numeric import Amount, Condition, both, ceil_div, either, maximum, minimum, summed, where
 from service.estimator.parallelism.data import OPTIMIZER_STATES
 from service.estimator.parallelism.stages import (
@@ -18,7 +27,7 @@ from service.estimator.parallelism.stages import (
 from service.estimator.question import Recompute, RecomputeModule
 from service.estimator.software.stacks import CROSS_ENTROPIES
 from service.estimator.software.versions import at_least
-from service.estimator.workload import Workload
+from service.estimator.workload import Workload, keeps_quantized_inputs, quantizes_head
 
 KEEP_ALL = Recompute(granularity="none")
 """Nothing is computed again."""
@@ -425,16 +434,21 @@ def logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes that the logits of one micro-batch and their losses hold on one rank of the last stage, at their peak.
 
     That is inside the loss, or when the head runs backward: then the logits' gradient, and that of the stream before
-    and after tensor ranks share it, and the gradient of the head's matrix where it has no buffer.
+    and after tensor ranks share it, and the gradient of the head's matrix where it has no buffer. A loop that holds the
+    logits has them then too, and those of the micro-batch before until it has new ones. A head of 4 bits is
+    dequantised for its products.
 
     Formula:
-        max(logits x bytes a logit, logits x element + s b h / c (1 + 1 / t) elements + V h / t elements)
+        max(logits x bytes a logit + piece,
+        logits x (element + held) + s b h / c (1 + 1 / t) elements + V h / t elements + D,
+        where results are held: max(logits x (element + held), logits x element + D) + results held)
         + what each multi-token-prediction depth has kept of its own logits
     Args:
         workload: the workload; its cross entropy says the bytes a logit
     Returns: bytes of one micro-batch [byte]
     Source:
-        the row of the cross entropy; NVIDIA/Megatron-LM@23e00ed0 core/tensor_parallel/layers.py (backward of the head)
+        the row of the cross entropy; NVIDIA/Megatron-LM@23e00ed0 core/tensor_parallel/layers.py (backward of the head);
+        Lightning-AI/litgpt@3bd08dd5 litgpt/finetune/lora.py (logits stay bound)
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> logits_bytes(sample_workload(), sample_degrees())
@@ -444,8 +458,99 @@ def logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
     stream = stream_bytes(workload, degrees)
     shared = where(both(degrees.sequence_parallel == 1, degrees.tensor > 1), stream / degrees.tensor, 0.0)
     each = logit_bytes(workload, degrees)
-    loss = maximum(logits * each, logits * element + stream + shared + head_product_bytes(workload, degrees))
+    held, whole = held_logit_bytes(workload), dequantized_head_bytes(workload, degrees)
+    backward = logits * (element + held) + stream + shared + head_product_bytes(workload, degrees) + whole
+    loss = maximum(logits * each + piece_bytes(workload, degrees), backward)
+    if workload.software.holds_results:
+        made = maximum(logits * (element + held), logits * element + whole)
+        loss = maximum(loss, made + held_result_bytes(workload, degrees))
     return loss + workload.ledger.depths * logits * workload.cross_entropy.kept_bytes
+
+
+def piece_bytes(workload: Workload, degrees: Degrees) -> Amount:
+    """Bytes of the fp32 copies of logits that a loss makes of one piece of each sequence after another.
+
+    Formula: copies x 4 b min(piece, s) / c  V_padded / t
+    Returns: bytes of one piece [byte]
+    Source: the row of the cross entropy
+
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> piece_bytes(sample_workload(), sample_degrees())
+    0.0
+    """
+    row, tokens = workload.cross_entropy, workload.recipe.sequence_length
+    if not row.piece_tokens:
+        return 0.0
+    return rank_logits(workload, degrees) * min(1.0, row.piece_tokens / tokens) * row.piece_copies * WIDE_BYTES
+
+
+def held_logit_bytes(workload: Workload) -> int:
+    """Bytes of one logit that the training loop holds while its micro-batch runs backward.
+
+    Formula: 4, or those of an activation where the loss has no fp32 copy; 0 where the loop holds none
+    Returns: bytes of one logit [byte]
+    Source: Lightning-AI/litgpt@3bd08dd5 litgpt/finetune/lora.py; fabric/wrappers.py (outputs in fp32)
+
+    >>> from service.estimator.samples import sample_workload
+    >>> held_logit_bytes(sample_workload())
+    0
+    """
+    if not (workload.implementation.holds_results or workload.software.holds_results):
+        return 0
+    return WIDE_BYTES if workload.cross_entropy.full_copies else workload.precision.element_bytes
+
+
+def held_result_bytes(workload: Workload, degrees: Degrees) -> Amount:
+    """Bytes that the results of the micro-batch before hold: its logits, and inputs of matrices of 4 bits.
+
+    Formula:
+        logits x held + sum over layers of what matrices of 4 bits keep of their inputs, where they do so and nothing is
+        computed again
+    Returns: bytes of one micro-batch [byte]
+    Source:
+        bitsandbytes-foundation/bitsandbytes@0.42.0 autograd/_functions.py MatMul4Bit (ctx.tensors is no saved tensor,
+        so it lives as long as the graph, which the logits hold)
+
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> held_result_bytes(sample_workload(), sample_degrees())
+    0.0
+    """
+    logits = rank_logits(workload, degrees) * held_logit_bytes(workload)
+    keeps = keeps_quantized_inputs(workload.method, workload.software)
+    if not keeps or workload.recompute.granularity != "none":
+        return logits * 1.0
+    split = divisors(degrees, workload.model, workload.vocabulary_multiple)
+    scale = degrees.micro_batch / degrees.context
+    groups = workload.ledger.groups()
+    return logits + summed(times * _bytes(_quantized_inputs(ops), split) * scale for times, ops in groups)
+
+
+def _quantized_inputs(ops: Ops) -> list[Saved]:
+    """Saved tensors that are inputs of frozen matrices."""
+    plain = [op for op in ops if not any(weight.role == "adapter" for weight in op.weights)]
+    return [saved for op in plain for saved in op.saved if saved.serves in ("own_weights", "next_weights")]
+
+
+DEQUANTIZED_BYTES = 2
+"""Bytes of one number of a dequantised matrix before it has the compute format.
+Source: Lightning-AI/pytorch-lightning@2.2 fabric/plugins/precision/bitsandbytes.py (quantised from fp16)."""
+
+
+def dequantized_head_bytes(workload: Workload, degrees: Degrees) -> Amount:
+    """Bytes of the head's matrix while it is dequantised: in fp16, and in the compute format.
+
+    Formula: V_padded / t x h (2 + element); 0 where the head is no matrix of 4 bits
+    Returns: bytes of one rank [byte]
+    Source: bitsandbytes-foundation/bitsandbytes@0.42.0 autograd/_functions.py MatMul4Bit; DEQUANTIZED_BYTES
+
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> dequantized_head_bytes(sample_workload(), sample_degrees())
+    0.0
+    """
+    if not quantizes_head(workload):
+        return 0.0
+    rows = padded_vocabulary(workload.model, workload.vocabulary_multiple, degrees.tensor) / degrees.tensor
+    return rows * workload.model.embedding_width * (DEQUANTIZED_BYTES + workload.precision.element_bytes)
 
 
 def logit_bytes(workload: Workload, degrees: Degrees) -> Amount:

@@ -30,7 +30,7 @@ from service.estimator.model.ledger import (
     Split,
     Weight,
 )
-from service.estimator.model.operations import feed_forward_ops, norm_op, residual_op
+from service.estimator.model.operations import feed_forward_ops, is_unfused, norm_op, residual_op
 from service.estimator.question import LayerType, MatrixName, Method, MlpType, Model, PartName, Recipe
 
 LayerOps = Callable[[Model, LayerType, SequenceSettings], Ops]
@@ -175,6 +175,8 @@ def layer_ops(model: Model, shape: LayerShape, setting: SequenceSettings) -> Ops
     attention_norm = norm_op("attention.norm", model, setting, readers=1 if is_joint else _readers(mixed))
     reads = (GROUP,) if model.parallel_attention else ()
     mlp_norm = norm_op("mlp.norm", model, setting, readers=_readers(channels), reads=reads)
+    if model.parallel_attention and mixed and not is_unfused(model, setting):
+        mlp_norm = replace(mlp_norm, saved=mlp_norm.saved[1:])  # the first norm saves their input
     has_own_norm = model.norms_per_layer > 1 or not mixed
     ops = (
         *_branch("attention", (attention_norm, *mixed) if mixed else (), model, setting),
@@ -293,13 +295,15 @@ def adapter_ops(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: 
     # Source: huggingface/peft 0.21 tuners/lora/layer.py (_cast_input_dtype); not tuners/lora/bnb.py
     input_split = Split.TENSOR if matrix in _ROW_PARALLEL else Split.SEQUENCE
     cast = (Saved(column_bytes * weight.rows, input_split, op.modules, "own_weights"),)
+    dropped = (*cast, Saved(tokens * weight.rows, input_split, op.modules, "input"))
+    own = dropped if setting.drops_adapter_inputs else cast if setting.casts_adapter_inputs else ()
     return (
         half(
             name=f"{op.name}.{matrix}.lora_a",
             split=first[1],
             weights=(Weight(weight.rows, rank, first[0], copies, "adapter"),),
             flop=2 * tokens * weight.rows * rank,
-            saved=cast if setting.casts_adapter_inputs else (),
+            saved=own,
             moved_bytes=column_bytes * weight.rows,
         ),
         half(
@@ -311,6 +315,18 @@ def adapter_ops(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: 
             moved_bytes=2 * column_bytes * columns,
         ),
     )
+
+
+def _joined(adapters: Ops, *, is_partial: bool) -> Ops:
+    """Adapters of one joint result: they share an input, and save what they add where that is a part of its columns."""
+    # Source: Lightning-AI/litgpt@3bd08dd5 litgpt/lora.py LoRAQKVLinear; torch derivatives.yaml, index_copy
+    joined: list[Op] = []
+    for index, half in enumerate(adapters):
+        saved = half.saved if index % 2 or not index else ()
+        if index % 2 and is_partial:
+            saved = (*saved, Saved(half.moved_bytes // 2, half.split, half.modules, "own_weights"))
+        joined.append(replace(half, saved=saved))
+    return tuple(joined)
 
 
 _BEFORE = "before"
@@ -461,16 +477,21 @@ class _Traversal:
         is_shared_head = op.kind == "gemm" and not op.weights
         own = any(weight.trained for weight in op.weights if weight.role not in ("vector", "norm"))
         shared = is_trained("head", self.method)
-        adapters = tuple(
-            half
+        adapted = [
+            (weight, matrix)
             for weight in op.weights
             if self.method.name != "full" and weight.role in ("matrix", "head") and not weight.trained
             for matrix in weight.matrices
             if matrix in self.method.targets
-            for half in adapter_ops(op, weight, matrix, self.method.rank or DEFAULT_RANK, self.setting)
-        )
-        shares = not self.setting.casts_adapter_inputs
-        buffers = self.setting.keeps_quantized_inputs and any(weight.role == "matrix" for weight in op.weights)
+        ]
+        setting, rank = self.setting, self.method.rank or DEFAULT_RANK
+        matrices = [matrix for weight in op.weights for matrix in weight.matrices]
+        adapters = tuple(half for one in adapted for half in adapter_ops(op, *one, rank, setting))
+        if setting.joins_projections and "q_proj" in matrices:
+            adapters = _joined(adapters, is_partial=len(adapted) < len(matrices))
+        shares = not (setting.casts_adapter_inputs or setting.drops_adapter_inputs)
+        roles = ("matrix", "head") if setting.quantizes_head else ("matrix",)
+        buffers = setting.keeps_quantized_inputs and any(weight.role in roles for weight in op.weights)
         return _Step(op, reads, input_needed, shared if is_shared_head else own, adapters, shares, buffers)
 
 
@@ -494,7 +515,8 @@ def _with_backward(steps: list[_Step], needed: dict[str, bool]) -> Ops:
             half_flop = count * half.flop
             skips = step.op.skips_rerun and index == len(step.adapters) - 1
             own_backward = Backward(half_flop, half_flop, count, in_trained_layer=True)
-            done.append(replace(half, backward=own_backward, skips_rerun=skips))
+            kept = tuple(one for one in half.saved if step.input_needed or one.serves != "input")
+            done.append(replace(half, backward=own_backward, saved=kept, skips_rerun=skips))
     return tuple(done)
 
 

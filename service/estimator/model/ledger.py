@@ -423,8 +423,18 @@ class SequenceSettings:
     """Every adapter saves its own cast of its input."""
     stops_early: bool = False
     """Recompute of a layer stops once all that it had saved is there."""
+    drops_adapter_inputs: bool = False
+    """Every adapter saves a copy of its input after dropout, and a mask of one byte a number."""
+    joins_projections: bool = False
+    """Queries, keys and values are one result, which stays whole for the values; their adapters share an input."""
+    caps_scores: bool = False
+    """Eager attention keeps scores after their tanh, and their softmax in fp32 beside that in its own format."""
+    copies_heads: bool = False
+    """The heads' result is copied before the output projection."""
     keeps_quantized_inputs: bool = False
     """Matrices of 4 bits keep their input, which no gradient needs."""
+    quantizes_head: bool = False
+    """The head is among the matrices of 4 bits."""
     wide_experts: bool = False
     """Routed experts compute in fp32, whatever the rest does."""
     runs_transformers: bool = False

@@ -1,5 +1,6 @@
 """Operations that several kinds of layer share: projections, norms, core attention, MLPs, convolutions."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -71,6 +72,8 @@ def attention_output_op(model: Model, setting: SequenceSettings) -> Op:
     inputs = model.num_attention_heads * model.value_width
     each = setting.element_bytes if setting.result_bytes is None else setting.result_bytes
     serves: SavedFor = "own_weights" if setting.keeps_scores else "backward"
+    saved = Saved(round(setting.tokens * inputs * each), Split.TENSOR, serves=serves)
+    copy = replace(saved, serves="own_weights")
     return product_op(
         "attention.out",
         setting,
@@ -79,7 +82,7 @@ def attention_output_op(model: Model, setting: SequenceSettings) -> Op:
         moved=inputs,
         whole=model.hidden_size,
         is_row_parallel=True,
-        saved=(Saved(round(setting.tokens * inputs * each), Split.TENSOR, serves=serves),),
+        saved=(saved, copy) if setting.copies_heads and not setting.keeps_scores else (saved,),
     )
 
 
@@ -161,9 +164,14 @@ def norm_op(name: str, model: Model, setting: SequenceSettings, *, readers: int 
     )
 
 
+def is_unfused(model: Model, setting: SequenceSettings) -> bool:
+    """Whether norms run in single operations, each of which saves an fp32 copy of its own."""
+    return not setting.fused_norm and model.normalization == "rmsnorm"
+
+
 def _norm_input(model: Model, setting: SequenceSettings, numbers: int) -> tuple[Saved, ...]:
     """What a norm saves of so many numbers of its input."""
-    if not setting.fused_norm and model.normalization == "rmsnorm":
+    if is_unfused(model, setting):
         return unfused_norm(setting, numbers, setting.tokens, Split.SEQUENCE, is_wide=setting.wide_stream)
     each = WIDE_BYTES if setting.casts_each_input and not setting.fused_norm else setting.element_bytes
     return (Saved(numbers * each, Split.SEQUENCE),)
@@ -249,6 +257,8 @@ def core_attention_op(
     # Source: transformers 5.24.0 modeling_deepseek_v3.DeepseekV3Attention.expand_kv
     is_view = model.kv_lora_rank is not None and setting.runs_transformers and not setting.keeps_scores
     beside_values = setting.tensor_bytes(heads * (model.qk_nope_head_dim or 0)) if is_view else 0
+    if setting.joins_projections and model.key_value_heads == heads:  # queries and keys of the joint result
+        beside_values = setting.tensor_bytes(2 * heads * query_width)
     return Op(
         name="attention.core",
         kind="attention",
@@ -293,6 +303,8 @@ def _saved_score_bytes(model: Model, setting: SequenceSettings) -> int:
         return 4 * heads * tokens
     # transformers keeps the softmax in fp32 beside what it multiplies values by; its GPT-2 does so under autocast alone
     is_wide = setting.runs_transformers and (setting.casts_each_input or not model.is_gpt2)
+    if setting.caps_scores:
+        return (element + WIDE_BYTES + element) * heads * tokens**2  # tanh, softmax, and the latter in the own format
     softmax = 4 if is_wide else element
     after = 1 + element if setting.drops_out else element if softmax > element else 0
     return (softmax + after) * heads * tokens**2

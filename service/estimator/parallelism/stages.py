@@ -9,7 +9,7 @@ from service.estimator.model.build import is_trained
 from service.estimator.model.ledger import WIDE_BYTES, Ops, Split, Weight
 from service.estimator.numeric import Amount, Condition, summed, take, where
 from service.estimator.software.precision import state_numbers
-from service.estimator.workload import Workload
+from service.estimator.workload import Workload, quantizes_head
 
 
 @dataclass(slots=True, kw_only=True)
@@ -158,6 +158,7 @@ def rank_parameters(
     """
     split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     adapts = workload.method.name != "full"
+    quantizes = quantizes_head(workload)
     sums: dict[str, Amount] = {each.name: 0 for each in fields(RankParameters)}
     for times, ops in stage_ops(workload, stage):
         for op in ops:
@@ -169,7 +170,7 @@ def rank_parameters(
                 added = {group: parameters, f"{group}_states": state_numbers(workload.optimizer, weight) * copies}
                 if weight.trained:
                     added[f"{group}_trained"] = parameters
-                if weight.role == "matrix":
+                if weight.role == "matrix" or (quantizes and weight.role == "head" and not weight.trained):
                     added[f"{group}_products"] = parameters
                 if adapts and weight.trained and weight.role != "adapter" and group == "dense":
                     added["dense_copied"] = parameters

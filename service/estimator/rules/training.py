@@ -235,7 +235,7 @@ TRAINING_RULES: dict[str, WorkloadRule] = {
         lambda w, _: (
             not (w.method.frozen or w.method.frozen_layers)
             if w.method.name != "full"
-            else not (w.method.rank or w.method.targets or w.method.whole)
+            else not (w.method.rank or w.method.targets or w.method.whole or w.method.dropout_fraction)
         )
     ),
     "quantization_belongs_to_qlora": Rule(lambda w, _: w.method.quantization is None or w.method.name == "qlora"),

@@ -90,6 +90,19 @@ class Implementation:
     """The embedding's result is kept beside the first layer's input, which is a copy of it in another order."""
     drops_last_product: bool = False
     """Recompute by operation does not keep the product of the last matrix, which no gradient needs."""
+    joins_projections: bool = False
+    """One projection makes queries, keys and values. Values are a view of its result, and their adapters share an
+    input."""
+    always_repeats: bool = False
+    """Keys and values are copied to every query head before any attention."""
+    caps_scores: bool = False
+    """Eager attention runs only where scores are capped by a tanh, which it keeps."""
+    copies_heads: bool = False
+    """The heads' result is copied before the output projection, which keeps the copy where it keeps its input."""
+    quantizes_head: bool = False
+    """Frozen matrices of 4 bits include the head, which is dequantised for its products."""
+    holds_results: bool = False
+    """Its loop holds the logits of a micro-batch until the next one has its own, unless an option says otherwise."""
     cross_entropies: tuple[CrossEntropyName, ...]
     """Ways to compute the loss; the first is the default."""
     overlap: Overlap
@@ -142,6 +155,10 @@ class CrossEntropy:
     """Bytes for each logit that stay until the backward pass."""
     chunks: int = 1
     """Parts of the sequence that are done one after another."""
+    piece_tokens: int = 0
+    """Tokens of each sequence that are differentiated at once."""
+    piece_copies: int = 0
+    """Further fp32 copies of the logits of such a piece."""
     hole_bytes: float = 0.0
     """Bytes for each logit that the allocator cannot reuse at the peak."""
     source: str
@@ -284,6 +301,7 @@ def _complete(request: Software) -> CompleteSoftware:
         "expandable_segments": stack.grows_segments,
         "fused_update": stack.fuses_update,
         "gradient_fusion": row.uses_transformer_engine,
+        "holds_results": row.holds_results,
         "grouped_experts": row.uses_transformer_engine,
         "tensor_overlap": row.overlap.overlaps_tensor and not request.deterministic,
     }

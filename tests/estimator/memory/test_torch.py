@@ -29,7 +29,8 @@ TITAN = "torchtitan-0.3.0"
 def workload_of(case: Case) -> Workload:
     """The case as a question on one device, resolved."""
     config = {"model_type": case.type, **case.config}
-    stack = Software(name=case.library, implementation="eager", cross_entropy="eager")  # type: ignore[arg-type]
+    named = {"name": "transformers", "implementation": "litgpt"} if case.library == "litgpt" else {"name": case.library}
+    stack = Software(**{"implementation": "eager", **named}, cross_entropy="eager")  # type: ignore[arg-type]
     recipe = Recipe(
         sequence_length=TOKENS, micro_batch=BATCH, stack=stack, method=Method(**case.method),
         precision=case.precision, attention=case.attention, recompute=case.recompute,  # type: ignore[arg-type]

@@ -33,6 +33,8 @@ GPT2 = {
 EVERY_MATRIX = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 TWO = {"name": "lora", "rank": 8, "targets": ("q_proj", "v_proj")}
 ALL = {"name": "lora", "rank": 8, "targets": EVERY_MATRIX}
+DROPPED = ALL | {"dropout_fraction": 0.05}
+TWO_DROPPED = TWO | {"dropout_fraction": 0.05}
 QUANTIZED = {"name": "qlora", "rank": 8, "targets": EVERY_MATRIX}
 
 
@@ -100,6 +102,10 @@ CASES: dict[str, Case] = {
     "LoRA on all matrices, fused, autocast, checkpointed": Case(
         type="llama", config=GROUPED, precision="bf16-mixed", recompute="full", method=ALL
     ),
+    "LoRA with dropout on all matrices, fused, bf16": Case(type="llama", config=GROUPED, method=DROPPED),
+    "LoRA with dropout on all matrices, fused, autocast": Case(
+        type="llama", config=GROUPED, precision="bf16-mixed", method=DROPPED
+    ),
     "LoRA on a MoE, fused, bf16": Case(type="qwen3_moe", config=SPARSE, method=TWO),
     "QLoRA, fused, autocast": Case(type="llama", config=GROUPED, precision="bf16-mixed", method=QUANTIZED),
     "embedding and two layers frozen, fused, autocast": Case(
@@ -113,4 +119,14 @@ CASES: dict[str, Case] = {
     ),
     "torchtitan: GQA, fused, bf16": Case(type="llama", library="torchtitan", config=GROUPED),
     "torchtitan: MoE, fused, bf16": Case(type="qwen3_moe", library="torchtitan", config=SPARSE),
+    "joint projections, fused, bf16": Case(type="llama", library="litgpt", config=DENSE),
+    "joint projections, GQA, LoRA on two matrices, fused, bf16": Case(
+        type="llama", library="litgpt", config=GROUPED, method=TWO_DROPPED
+    ),
+    "joint projections, LoRA on two matrices, fused, bf16": Case(
+        type="llama", library="litgpt", config=DENSE, method=TWO_DROPPED
+    ),
+    "joint projections, LoRA on all matrices, fused, bf16": Case(
+        type="llama", library="litgpt", config=DENSE, method=DROPPED | {"targets": (*EVERY_MATRIX, "lm_head")}
+    ),
 }  # fmt: skip

@@ -44,6 +44,24 @@ class FusedNorm(torch.autograd.Function):
         return gradients[0] * scale.to(rows.dtype) * weight, torch.zeros_like(weight), None
 
 
+class Dropped(torch.autograd.Function):
+    """Dropout in one kernel, as on CUDA; it saves a mask of one byte a number."""
+
+    # Source: torch 2.13 tools/autograd/derivatives.yaml (native_dropout)
+
+    @staticmethod
+    def forward(context: Any, rows: torch.Tensor, probability: float) -> torch.Tensor:
+        """The rows, some of them zero."""
+        mask = torch.rand_like(rows, dtype=torch.float32) >= probability
+        context.save_for_backward(mask)
+        return rows * mask
+
+    @staticmethod
+    def backward(context: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """The gradient of the rows."""
+        return gradients[0] * context.saved_tensors[0], None
+
+
 class AsOnCuda(torch.overrides.TorchFunctionMode):
     """On CPU, the formats that autocast chooses on CUDA and its kernel for norms."""
 
@@ -52,7 +70,10 @@ class AsOnCuda(torch.overrides.TorchFunctionMode):
         if function is functional.rms_norm:
             given = list(args) + list((kwargs or {}).values())
             return FusedNorm.apply(given[0], given[2], given[3] or torch.finfo(given[0].dtype).eps)
-        if function is functional.scaled_dot_product_attention and args[0].is_contiguous():
+        if function is functional.dropout and (kwargs or {}).get("p", [*args, 0.0][1]):
+            return Dropped.apply(args[0], (kwargs or {}).get("p", [*args, 0.0][1]))
+        is_attention = function is functional.scaled_dot_product_attention
+        if is_attention and args[0].is_contiguous() and not (kwargs or {}).get("scale"):
             # Results of CUDA's kernel for latent heads lie tokens first, those of CPU's as queries do.
             args = [args[0].transpose(1, 2).contiguous().transpose(1, 2), *args[1:]]
         if function in WIDE and torch.is_autocast_enabled("cpu"):
@@ -121,8 +142,9 @@ def of_transformers(case: Case) -> nn.Module:
         if method["name"] == "qlora":
             quantize(model)
         adapters = peft.LoraConfig(
-            r=method["rank"], target_modules=list(method["targets"]), lora_dropout=0.0, task_type="CAUSAL_LM"
-        )
+            r=method["rank"], target_modules=list(method["targets"]), task_type="CAUSAL_LM",
+            lora_dropout=method.get("dropout_fraction", 0.0),
+        )  # fmt: skip
         model = peft.get_peft_model(model, adapters, autocast_adapter_dtype=case.precision != PURE)
     if case.recompute == "full":
         model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -189,6 +211,112 @@ def of_torchtitan(case: Case) -> nn.Module:
     return Titan(built).train()
 
 
+class Adapted(nn.Module):
+    """A matrix, and an adapter of its own for each of some parts of its columns."""
+
+    def __init__(
+        self, rows: int, columns: tuple[int, ...], adapted: tuple[bool, ...], method: Mapping[str, Any]
+    ) -> None:
+        super().__init__()
+        self.whole, self.columns = nn.Linear(rows, sum(columns), bias=False), columns
+        self.adapted, self.dropout_fraction = adapted, method.get("dropout_fraction", 0.0)
+        self.whole.weight.requires_grad_(requires_grad=method["name"] == "full")
+        widths = [width for width, has_one in zip(columns, adapted, strict=True) if has_one]
+        rank = method.get("rank", 1)
+        self.narrow = nn.Linear(rows, rank * len(widths), bias=False) if widths else nn.Identity()
+        self.wide = nn.ModuleList(nn.Linear(rank, width, bias=False) for width in widths)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """What the matrix gives, with what the adapters add."""
+        result = self.whole(rows)
+        if not len(self.wide):
+            return result
+        narrow = self.narrow(functional.dropout(rows, self.dropout_fraction))
+        parts = zip(narrow.chunk(len(self.wide), dim=-1), self.wide, strict=True)
+        added = torch.cat([wide(part) for part, wide in parts], dim=-1)
+        if not all(self.adapted):
+            starts = [sum(self.columns[:place]) for place in range(len(self.columns))]
+            places = [
+                torch.arange(start, start + width)
+                for start, width, has_one in zip(starts, self.columns, self.adapted, strict=True)
+                if has_one
+            ]
+            added = torch.zeros_like(result).index_copy(-1, torch.cat(places), added)
+        return result + added
+
+
+class JointLayer(nn.Module):
+    """A layer with one projection to queries, keys and values, of which the values stay a view."""
+
+    def __init__(self, config: Mapping[str, Any], method: Mapping[str, Any]) -> None:
+        super().__init__()
+        hidden, inner, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
+        self.heads, self.groups, self.width = heads, config["num_key_value_heads"], config["head_dim"]
+        names = method.get("targets", ())
+        columns = (hidden, self.groups * self.width, self.groups * self.width)
+        self.joint = Adapted(hidden, columns, tuple(f"{name}_proj" in names for name in "qkv"), method)
+        shapes = {"o": (hidden, hidden), "gate": (hidden, inner), "up": (hidden, inner), "down": (inner, hidden)}
+        self.matrices = nn.ModuleDict(
+            {
+                name: Adapted(rows, (width,), (f"{name}_proj" in names,), method)
+                for name, (rows, width) in shapes.items()
+            }
+        )
+        self.norms = nn.ParameterList(
+            nn.Parameter(torch.ones(hidden), requires_grad=method["name"] == "full") for _ in range(2)
+        )
+
+    def forward(self, stream: torch.Tensor) -> torch.Tensor:
+        """The stream after attention and a gated MLP."""
+        parts = self.joint(normed(stream, self.norms[0])).split(self.joint.columns, dim=-1)
+        queries, keys, values = (part.unflatten(-1, (-1, self.width)).transpose(1, 2) for part in parts)
+        if self.groups < self.heads:
+            keys, values = (one.repeat_interleave(self.heads // self.groups, dim=1) for one in (keys, values))
+        turned = (torch.cat((one, one[..., :0]), dim=-1).contiguous() for one in (queries, keys))
+        found = functional.scaled_dot_product_attention(*turned, values, is_causal=True, scale=self.width**-0.5)
+        # CUDA's kernel gives its result the strides of the queries, so that heads first are copied.
+        stream = stream + self.matrices["o"](found.contiguous().transpose(1, 2).reshape(stream.shape))
+        rows = normed(stream, self.norms[1])
+        gated = functional.silu(self.matrices["gate"](rows)) * self.matrices["up"](rows)
+        return stream + self.matrices["down"](gated)
+
+
+def normed(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """A root mean square norm in single operations, in fp32."""
+    wide = rows.float()
+    return (wide * torch.rsqrt((wide * wide).mean(-1, keepdim=True) + 1e-5)).to(rows.dtype) * weight
+
+
+class Joint(nn.Module):
+    """Layers of joint projections between an embedding and a head, with their loss."""
+
+    def __init__(self, case: Case) -> None:
+        super().__init__()
+        config, method = case.config, case.method
+        hidden, is_full = config["hidden_size"], method["name"] == "full"
+        self.embedding = nn.Embedding(VOCABULARY, hidden).requires_grad_(requires_grad=is_full)
+        self.layers = nn.ModuleList(JointLayer(config, method) for _ in range(config["num_hidden_layers"]))
+        self.norm = nn.Parameter(torch.ones(hidden), requires_grad=is_full)
+        self.head = Adapted(hidden, (VOCABULARY,), ("lm_head" in method.get("targets", ()),), method)
+
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> Any:
+        """The loss of the labels."""
+        stream = self.embedding(input_ids)
+        for layer in self.layers:
+            stream = layer(stream)
+        logits = self.head(normed(stream, self.norm)).float()
+        loss = functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        return transformers.utils.ModelOutput(loss=loss)
+
+
+def of_litgpt(case: Case) -> nn.Module:
+    """A model of layers as litgpt's in training."""
+    return Joint(case).bfloat16().train()
+
+
+MODELS = {"transformers": of_transformers, "torchtitan": of_torchtitan, "litgpt": of_litgpt}
+
+
 def attention_flop(queries: Any, keys: Any, values: Any, *_: Any, **__: Any) -> int:
     """FLOP of torch's fused attention on CPU, which its counter leaves out."""
     heads = queries[:2] + keys[2:]
@@ -241,7 +369,7 @@ def saved_storages(held: "weakref.WeakSet[Held]", excluded: set[int], mark: Call
 def counted(case: Case, mark: Callable[[Any], None] = lambda _: None) -> dict[str, int]:
     """The counts of one training step."""
     torch.manual_seed(0)
-    model = of_transformers(case) if case.library == "transformers" else of_torchtitan(case)
+    model = MODELS[case.library](case)
     tokens = torch.randint(VOCABULARY, (BATCH, TOKENS))
     labels = tokens.clone()
     excluded = {one.untyped_storage().data_ptr() for one in (*model.parameters(), *model.buffers(), tokens, labels)}
