@@ -11,14 +11,7 @@ import httpx
 import pytest
 
 from service.errors import StartupError
-from service.worker.command import (
-    MOST_FAILURES,
-    ClaimLoop,
-    JobContext,
-    JobResult,
-    ServiceClient,
-    Work,
-)
+from service.worker.command import MOST_FAILURES, ClaimLoop, JobContext, JobResult, ServiceClient, Work
 from service.worker.runners import Task
 
 LEASE_SECONDS = 0.2

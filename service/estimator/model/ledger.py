@@ -15,15 +15,7 @@ from enum import IntEnum
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
-from service.estimator.question import (
-    BatchingName,
-    LayerType,
-    MatrixName,
-    MlpType,
-    Recipe,
-    Recompute,
-    RecomputeModule,
-)
+from service.estimator.question import BatchingName, LayerType, MatrixName, MlpType, Recipe, Recompute, RecomputeModule
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,7 @@ from service.estimator.numeric import Amount, maximum, minimum, summed, where
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.parallelism.stages import RankParameters, Stage
 from service.estimator.question import RecomputeModule
-from service.estimator.time.collectives import (
-    Interconnect,
-    group_of,
-    interconnect_of,
-    sent_bytes,
-    transfer_seconds,
-)
+from service.estimator.time.collectives import Interconnect, group_of, interconnect_of, sent_bytes, transfer_seconds
 from service.estimator.time.kernels import HOST_LINK_FRACTION, ComputeSeconds
 from service.estimator.workload import Workload
 

@@ -8,15 +8,7 @@ from service.answers.estimates import Answer
 from service.answers.rows import Cell
 from service.catalogue import Catalogue
 from service.errors import Refused, UnknownMetric
-from service.features.cells.cells import (
-    CellOptions,
-    cell,
-    error_text,
-    on_error_of,
-    read_options,
-    split_options,
-    why,
-)
+from service.features.cells.cells import CellOptions, cell, error_text, on_error_of, read_options, split_options, why
 
 Flat = dict[str, str]
 

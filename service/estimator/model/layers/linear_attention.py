@@ -1,13 +1,7 @@
 """Linear attention: with a fixed decay (MiniMax-01), and gated delta nets (Qwen3-Next, Qwen3.5, OLMo Hybrid)."""
 
 from service.estimator.model.ledger import Ops, SequenceSettings, Split, Weight
-from service.estimator.model.operations import (
-    convolution_op,
-    elementwise_op,
-    mixer_input_op,
-    mixer_output_op,
-    scan_op,
-)
+from service.estimator.model.operations import convolution_op, elementwise_op, mixer_input_op, mixer_output_op, scan_op
 from service.estimator.question import LayerType, Model
 
 
