@@ -217,7 +217,6 @@ class Settings(BaseSettings):
 
 
 def read_settings(**given: object) -> Settings:
-    """The settings of this process."""
     _refuse_misspelt()
     chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     try:

@@ -24,7 +24,6 @@ FORM_OF: Mapping[str, lists.TableForm] = {JSON: "json", CSV_BODY: "csv", XLSX: "
 
 
 def json_answer(value: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON response."""
     return Response(to_bytes(value), status_code, headers, JSON)
 
 
@@ -32,7 +31,6 @@ FILE_ENDINGS = {XLSX: "xlsx", PARQUET: "parquet"}
 
 
 def table_answer(content: bytes | str, media_type: str, name: str) -> Response:
-    """A table as a response."""
     if media_type == CSV_BODY:
         return Response(content, media_type=f"{CSV_BODY}; charset=utf-8; header=present")
     ending = FILE_ENDINGS.get(media_type)

@@ -23,7 +23,6 @@ HEAD = "traincost.head"
 
 
 def is_head(request: Request) -> bool:
-    """Whether the request is a HEAD."""
     return bool(request.scope.get(HEAD))
 
 

@@ -76,7 +76,6 @@ def caller_excess(count: int, seconds: int) -> TooBusy:
 
 
 def queue_full(seconds: int) -> TooBusy:
-    """The answer where the queue is full."""
     return TooBusy("computing_full", f"{MOST_WAITING} computations wait already", seconds)
 
 

@@ -181,7 +181,6 @@ class ForkServer:
         return own_end, number
 
     def kill(self, number: int) -> None:
-        """Kill a process."""
         with self._lock, suppress(OSError):
             if self._socket is not None:
                 self._socket.sendall(COMMAND.pack(KILL, number))

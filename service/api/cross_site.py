@@ -84,7 +84,6 @@ PREFLIGHT_CACHE_SECONDS = 600
 
 
 def cors_middleware(origins: Sequence[str]) -> list[Middleware]:
-    """The CORS middleware for the origins of the settings."""
     if not origins:
         return []
     cors = Middleware(

@@ -34,7 +34,6 @@ def is_explained(request: Request) -> bool:
 
 
 def method_of(request: Request) -> ToolName | None:
-    """The other tool that the request names in `method`."""
     if single_value(request, METHOD) is None:
         return None
     name = choice_of(request, METHOD, list(TOOLS))
@@ -119,7 +118,6 @@ NO_DATABASE = "the service runs without a database"
 
 
 def database_of(request: Request) -> Engine:
-    """The database of the application."""
     engine: Engine | None = request.app.state.engine
     if engine is None:
         raise Unreachable(NO_DATABASE)

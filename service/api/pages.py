@@ -92,7 +92,6 @@ MANIFESTS = {path.name: path for path in sorted((GUIDE / "kubernetes").glob("*.y
 
 @router.get("/guide/kubernetes/{name}")
 async def manifest(name: str) -> Response:
-    """One Kubernetes manifest."""
     if name not in MANIFESTS:
         raise NotFound(f"no manifest of that name is served; {', '.join(MANIFESTS)} are")
     return PlainTextResponse(MANIFESTS[name].read_text(encoding="utf-8"))

@@ -37,7 +37,6 @@ class RequestContext:
 
 
 def context_of(request: Request) -> RequestContext:
-    """The context of a request."""
     context: RequestContext = request.scope["state"][CONTEXT]
     return context
 

@@ -77,7 +77,6 @@ NOT_UTF_8 = "the body is no text in UTF-8, or holds a NUL"
 
 
 def text_of(content: bytes) -> str:
-    """The text of a body."""
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:

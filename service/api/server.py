@@ -374,7 +374,6 @@ def run(app: FastAPI, listener: socket.socket, settings: Settings, moments: Life
 def configured(
     app: ASGIApp, settings: Settings, on_refusal: Callable[[RefusalKind], None] = lambda _: None
 ) -> uvicorn.Config:
-    """The configuration of uvicorn."""
     return uvicorn.Config(
         app,
         http=type("Counting", (LimitedProtocol,), {"on_refusal": staticmethod(on_refusal)}),

@@ -43,7 +43,6 @@ class Fault(NamedTuple):
     """Position of the wrong item, where only one item of a list is wrong."""
 
     def message(self, name: str) -> str:
-        """Error message."""
         return f"{name if self.item is None else f'an item of {name}'} is not {self.expected}"
 
 

@@ -106,7 +106,6 @@ class Catalogue:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Row]) -> "Catalogue":
-        """The catalogue of rows of any kind."""
         all_rows = tuple(rows)
         digests = digests_of(all_rows)
         return cls(
@@ -141,17 +140,14 @@ class Catalogue:
 
     @property
     def models(self) -> Mapping[str, ModelRow]:
-        """Models by slug."""
         return self.model_index.rows
 
     @property
     def gpus(self) -> Mapping[str, GpuRow]:
-        """GPUs by slug."""
         return self.gpu_index.rows
 
     @property
     def clusters(self) -> Mapping[str, ClusterRow]:
-        """Clusters by slug."""
         return self.cluster_index.rows
 
     @property
@@ -161,7 +157,6 @@ class Catalogue:
 
     @property
     def rate_cards(self) -> Mapping[str, RateCardRow]:
-        """Rate cards by slug."""
         return self.rate_card_index.rows
 
     def row(self, kind: type, key: str) -> Row | None:
@@ -192,27 +187,21 @@ class Catalogue:
         }
 
     def find_model(self, name: str, field: str = "model") -> Found[ModelRow]:
-        """The model that a name means."""
         return self.model_index.find(name, field)
 
     def find_gpu(self, name: str, field: str = "cluster.gpu") -> Found[GpuRow]:
-        """The GPU that a name means."""
         return self.gpu_index.find(name, field)
 
     def find_cluster(self, name: str, field: str = "cluster") -> Found[ClusterRow]:
-        """The cluster that a name means."""
         return self.cluster_index.find(name, field)
 
     def find_rate_card(self, name: str, field: str = "price.rate_card") -> Found[RateCardRow]:
-        """The rate card that a name means."""
         return self.rate_card_index.find(name, field)
 
     def find_region(self, name: str, field: str = "cluster.grid_region") -> Found[RegionRow]:
-        """The region that a name means."""
         return find_region(self.regions, name, field)
 
     def newest_price(self, query: PriceQuery, field: str = "price") -> Found[PriceRow]:
-        """The newest price that matches a query."""
         return find_price(self.price_index, query, field)
 
 
@@ -407,7 +396,6 @@ class Holdings:
         return list(ended.values())
 
     def changed(self, put: Iterable[Row] = (), drop: Iterable[Row] = (), *, is_strict: bool = False) -> "Holdings":
-        """All rows after a change."""
         new_rows = tuple(put)
         ended = self.rows_closed_by(new_rows, drop)
         change: dict[str, dict[Key, Row | None]] = {}

@@ -68,7 +68,6 @@ class NameIndex(Generic[RowType]):
 
     @classmethod
     def of(cls, kind: str, entries: Iterable[Entry[RowType]]) -> "NameIndex[RowType]":
-        """The index of some rows."""
         rows: dict[str, RowType] = {}
         named: dict[str, list[str]] = {}
         defaults: dict[str, tuple[str, str]] = {}
@@ -92,7 +91,6 @@ class NameIndex(Generic[RowType]):
         return cls(kind, rows, {form: tuple(slugs) for form, slugs in named.items()}, together, defaults)
 
     def find(self, name: str, field: str) -> Found[RowType]:
-        """The row that a name means."""
         form = normal(name)
         slugs = self.slugs.get(form, ())
         if not slugs and not SEPARATORS.search(normalize("NFKC", name).casefold()):
@@ -168,7 +166,6 @@ Change = Mapping[Key, Row | None]
 
 
 def index_of(kind: str, rows: Iterable[NamedRow]) -> NameIndex[NamedRow]:
-    """The index of rows by name."""
     return NameIndex.of(
         kind,
         (
@@ -184,7 +181,6 @@ def index_of(kind: str, rows: Iterable[NamedRow]) -> NameIndex[NamedRow]:
 
 
 def renewed(index: NameIndex[NamedRow], kind: type[NamedRow], change: Change) -> NameIndex[NamedRow]:
-    """The index of rows by name after a change."""
     if all(changed is not kind for changed, _ in change):
         return index
     return index_of(index.kind, rows_after(index.rows, kind, change).values())
@@ -220,7 +216,6 @@ def rows_by_key(rows: Iterable[AnyRow], duplicate: str) -> dict[str, AnyRow]:
 
 
 def changed_of(change: Change, kind: type[AnyRow]) -> dict[str, AnyRow | None]:
-    """The part of a change for one kind of row."""
     return {key: row if isinstance(row, kind) else None for (changed, key), row in change.items() if changed is kind}
 
 
@@ -259,7 +254,6 @@ def names_of(row: Named) -> Mapping[str, tuple[str, ...]]:
 
 
 def gpus_of(row: Row) -> tuple[str, ...]:
-    """The GPUs that a row refers to."""
     if isinstance(row, ClusterRow):
         return (row.cluster.gpu,)
     if isinstance(row, PriceRow | CalibrationRow):

@@ -25,7 +25,6 @@ class PriceIndex:
 
     @classmethod
     def of(cls, prices: Iterable[PriceRow]) -> "PriceIndex":
-        """The index of some prices."""
         rows = rows_by_key(prices, "two rows are price")
         offers: dict[Offer, list[PriceRow]] = {}
         for row in rows.values():
@@ -56,13 +55,11 @@ class PriceIndex:
         return self.offers.get((gpu, provider.casefold()), ())
 
     def of_gpu(self, gpu: str) -> Iterator[PriceRow]:
-        """Prices of all providers for one GPU."""
         for (offered, _), rows in self.offers.items():
             if offered == gpu:
                 yield from rows
 
     def gpus(self) -> set[str]:
-        """The GPUs that have a price."""
         return {gpu for gpu, _ in self.offers}
 
 
@@ -79,7 +76,6 @@ MOST_CHOICES = 8
 
 
 def rate_of(card: RateCardRow, gpu: str, price_model: PriceModel | None, field: str) -> Found[Rate]:
-    """The rate of a card for one GPU."""
     rates = {rate.price_model: rate for rate in card.rates if rate.gpu == gpu}
     if not rates:
         priced = _list_text(sorted({rate.gpu for rate in card.rates}))

@@ -46,7 +46,6 @@ class CommandGroup(typer.Typer):
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = None, **settings: Any
     ) -> Callable[[Function], Function]:
-        """Add a function as a command."""
         return super().command(name, cls=cls or StrictCommand, **settings)
 
 

@@ -268,7 +268,6 @@ PLAN_COLUMNS = (
 
 
 def plans_csv(answer: PlanAnswer) -> str:
-    """Plans as CSV."""
     return _csv(PLAN_COLUMNS, PLAN_INTERVALS, map(_plan_cells, answer.plans))
 
 
@@ -281,7 +280,6 @@ def _plan_cells(row: PlanRow) -> list[Any]:
 
 
 def plans_report(answer: PlanAnswer) -> str:
-    """Plans as text."""
     if answer.plans:
         blocks = [_plans_table(answer.plans), f"{OBJECTIVES[answer.objective]} first"]
     elif answer.nearest is not None:
@@ -423,7 +421,6 @@ MOST_LINES = 8
 
 
 def diagnosis_report(diagnosis: Diagnosis) -> str:
-    """A diagnosis as text."""
     when = "" if diagnosis.moment is None else f" ({diagnosis.step or 'some'} step, {diagnosis.moment})"
     cause = f"{_words(diagnosis.cause)}{when}, confidence {diagnosis.confidence}: {diagnosis.reason}"
     lists = {
@@ -451,7 +448,6 @@ MOST_FINDINGS = 6
 
 
 def profile_report(answer: ProfileAnswer) -> str:
-    """A profile as text."""
     profile, step, predicted = answer.profile, answer.profile.step, answer.prediction
     of = "kernels" if profile.on == "device" else "operations"
     title = f"{in_seconds(step.seconds)} a step by {of}, median of {len(profile.steps)} (step {step.name})"
@@ -498,7 +494,6 @@ MOST_SHOWN = 12
 
 
 def describe_event(name: str, data: str) -> Iterator[str]:
-    """Lines that describe an event."""
     if name != "progress":
         yield name
         return
@@ -508,7 +503,6 @@ def describe_event(name: str, data: str) -> Iterator[str]:
 
 
 def launch_check_csv(check: LaunchCheck) -> str:
-    """Measurements of a launch check as CSV."""
     from service.tabular.lists import csv_text
 
     return csv_text(PROBE_COLUMNS, (_probe_cells(probe, one) for probe in check.probes for one in probe.measurements))
@@ -523,7 +517,6 @@ def _probe_cells(probe: ProbeAnswer, one: Compared) -> tuple[object, ...]:
 
 
 def launch_check_report(check: LaunchCheck) -> str:
-    """A launch check as text."""
     if check.verdict is None:
         head = f"{check.status}{f': {check.error}' if check.error else ''}"
     else:
@@ -583,7 +576,6 @@ INSIDE = {True: "yes", False: "no", None: "-"}
 
 
 def reconciliation_csv(reconciled: Reconciliation) -> str:
-    """Reconciled jobs as CSV."""
     from service.answers.diagnoses import ReconciledJob
 
     names = tuple(field.name for field in fields(ReconciledJob))

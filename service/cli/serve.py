@@ -115,7 +115,6 @@ class LocalWorker:
         self._thread = Thread(target=self._keep, name="local worker", daemon=True)
 
     def start(self) -> None:
-        """Start the worker."""
         self._thread.start()
 
     def stop(self) -> None:

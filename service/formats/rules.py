@@ -38,7 +38,6 @@ def integer(value: Any) -> int:
 
 
 def number(value: Any) -> Any:
-    """A number."""
     word = _single(value)
     if isinstance(word, bool) or not isinstance(word, int | float | str) or len(str(word)) > 64:
         raise WrongType
@@ -58,7 +57,6 @@ def boolean(value: Any) -> bool:
 
 
 def text(value: Any) -> str:
-    """A text."""
     word = _single(value)
     if not isinstance(word, str):
         raise WrongType
@@ -66,7 +64,6 @@ def text(value: Any) -> str:
 
 
 def items(value: Any) -> tuple[Any, ...]:
-    """A list."""
     if not isinstance(value, tuple):
         raise WrongType
     return value
@@ -164,7 +161,6 @@ class Option:
     """Why a value has no choice, and what to do."""
 
     def __call__(self, value: Any, question: CompleteQuestion) -> Written:
-        """The setting of a value."""
         if self.write is not None:
             written = self.write(value, question)
         elif not self.choices:
@@ -214,7 +210,6 @@ def display(value: Any) -> str:
 
 
 def combined(*written: Written) -> Fragment:
-    """Fragments joined."""
     parts = [fragment_of(one) for one in written]
     return Fragment(
         tuple(setting for part in parts for setting in part.settings),

@@ -135,7 +135,6 @@ def _toml_value(value: Any) -> str:
 
 
 def json_text(value: Mapping[str, Any]) -> str:
-    """A mapping as indented JSON."""
     return json.dumps(value, indent=2) + "\n"
 
 

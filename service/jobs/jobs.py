@@ -82,7 +82,6 @@ class Job:
 
     @property
     def attempts_used(self) -> int:
-        """Attempts that count."""
         return self.attempt - self.given_back
 
 
@@ -91,7 +90,6 @@ OnEnd = Callable[[Connection, Job], None]
 
 
 def create_jobs(engine: Engine, jobs: Sequence[NewJob]) -> None:
-    """Store new jobs."""
     with answering(), writing(engine) as connection:
         create_jobs_in(connection, jobs)
 
@@ -115,7 +113,6 @@ def read_job(engine: Engine, job_id: str) -> Job | None:
 
 
 def job_in(connection: Connection, query: Select[Any]) -> Job | None:
-    """The job that a query finds."""
     row = connection.execute(query).mappings().one_or_none()
     return None if row is None else job_of(row)
 
@@ -150,7 +147,6 @@ def requires_text(requires: Requirements) -> str:
 
 
 def job_of(row: Mapping[Any, Any]) -> Job:
-    """A job from its row."""
     return row_as(Job, row, requires=Requirements(**json.loads(row["requires"])))
 
 

@@ -95,7 +95,6 @@ def claim_job(engine: Engine, request: JobRequest, lease_seconds: float) -> Clai
 
 
 def heartbeat_job(engine: Engine, lease: Lease, lease_seconds: float, progress: Any = None) -> HeartbeatState:
-    """Renew the lease of a job."""
     with answering(), writing(engine) as connection:
         job = _locked_in(connection, lease.job_id)
         if not is_held(job, lease) or job.status != "running":
@@ -231,7 +230,6 @@ def _refuse_too_large(connection: Connection, job: Job, more_bytes: int, most_ke
 
 
 def read_file(engine: Engine, job_id: str, name: str) -> JobFile | None:
-    """A file of a job."""
     columns = [JOB_FILES.c[field] for field in JobFile.__dataclass_fields__]
     query = select(*columns).where(JOB_FILES.c.job_id == job_id, JOB_FILES.c.name == name)
     with answering(), reading(engine) as connection:
@@ -240,14 +238,12 @@ def read_file(engine: Engine, job_id: str, name: str) -> JobFile | None:
 
 
 def read_file_names(engine: Engine, job_id: str) -> list[str]:
-    """Names of the files of a job."""
     query = select(JOB_FILES.c.name).where(JOB_FILES.c.job_id == job_id).order_by(JOB_FILES.c.name)
     with answering(), reading(engine) as connection:
         return list(connection.execute(query).scalars())
 
 
 def has_file_in(connection: Connection, job_id: str, name: str) -> bool:
-    """Whether a job has a file of a name."""
     query = select(JOB_FILES.c.name).where(JOB_FILES.c.job_id == job_id, JOB_FILES.c.name == name)
     return connection.execute(query).one_or_none() is not None
 
@@ -289,7 +285,6 @@ class Outcome:
     """Code, message, and `final` where another attempt would fail the same way."""
 
     def digest(self) -> bytes:
-        """A digest of the outcome."""
         error = None if self.error is None else dict(self.error)
         text = json.dumps([self.ending, self.result, error], sort_keys=True, separators=(",", ":"))
         return sha256(text.encode()).digest()
@@ -318,7 +313,6 @@ def cancel_job(engine: Engine, job_id: str, also: OnEnd | None = None) -> Job | 
 
 
 def cancel_jobs(engine: Engine, parent: str, also: OnEnd | None = None) -> None:
-    """Cancel all parts of a parent."""
     query = select(JOBS.c.id).where(JOBS.c.parent == parent, JOBS.c.status.not_in(ENDED)).order_by(JOBS.c.id)
     with answering(), writing(engine) as connection:
         for job_id in connection.execute(query).scalars().all():

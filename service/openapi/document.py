@@ -497,7 +497,6 @@ def successes(operation: Schema) -> Iterator[tuple[str, Schema]]:
 
 
 def types_of(schema: Schema) -> list[str]:
-    """The types of an answer."""
     return [option["$ref"].rpartition("/")[2] for option in schema.get("anyOf", (schema,)) if "$ref" in option]
 
 
@@ -548,7 +547,6 @@ def write_contract(app: FastAPI) -> Path:
 
 
 def contract(app: FastAPI) -> dict[str, Any]:
-    """The contract of an application."""
     document = get_openapi(
         title=app.title,
         version=app.version,

@@ -125,7 +125,6 @@ def our_tables(connection: sa.Connection) -> list[str]:
 
 
 def described_tables(connection: sa.Connection) -> list[sa.Table]:
-    """The tables as the database describes them."""
     metadata = sa.MetaData()
     metadata.reflect(connection, only=our_tables(connection))
     for table in metadata.sorted_tables:

@@ -141,7 +141,6 @@ def _reason(error: Exception) -> str:
 
 
 def revision_in(connection: sa.Connection) -> str | None:
-    """The revision of a database."""
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
     revision: str | None = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()

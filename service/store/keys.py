@@ -150,7 +150,6 @@ def revoke_key(engine: sa.Engine, key_id: str, moment: datetime) -> datetime | N
 
 
 def limit_key(engine: sa.Engine, key_id: str, requests_per_minute: int | None, request_burst: int | None) -> bool:
-    """Change the limits of a key."""
     limits = {"requests_per_minute": requests_per_minute, "request_burst": request_burst}
     values = {**limits, "limit_changes": API_KEYS.c.limit_changes + 1}
     with answering(), writing(engine) as connection:
@@ -277,7 +276,6 @@ class KeyRing:
         self.refresh()
 
     def find(self, presented: str) -> ApiKey | None:
-        """The key that a caller presents."""
         key_id, _, secret = presented.partition(SEPARATOR)
         key = self._known.get(key_id, _UNKNOWN_KEY)
         is_right = compare_digest(sha256(secret.encode(errors="replace")).digest(), key.digest)

@@ -154,7 +154,6 @@ def _of_owner(owner: str | None) -> list[sa.ColumnElement[bool]]:
 
 
 def measurements_in(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[Measured]:
-    """Measurements that meet conditions."""
     return list(_measured_by(connection, _ALL.where(*conditions)))
 
 
@@ -253,7 +252,6 @@ def read_calibrations(engine: sa.Engine, owner: str | None = None) -> list[Calib
 
 
 def read_calibration(engine: sa.Engine, calibration_id: str) -> Calibration | None:
-    """One calibration."""
     with answering(), reading(engine) as connection:
         return calibration_in(connection, calibration_id)
 

@@ -105,7 +105,6 @@ def read_scenarios(engine: sa.Engine, owner: str | None = None, part: RowPart | 
 
 
 def read_scenario(engine: sa.Engine, scenario_id: str, revision: int | None = None) -> SavedQuestion | None:
-    """One scenario with its question."""
     number = SCENARIOS.c.revision if revision is None else revision
     query = _selected(SCENARIO_REVISIONS.c.question)
     query = query.where(SCENARIOS.c.id == scenario_id, SCENARIO_REVISIONS.c.revision == number)
@@ -154,7 +153,6 @@ def delete_scenario(engine: sa.Engine, scenario_id: str, revision: int) -> None:
 
 
 def read_answer(engine: sa.Engine, estimate_id: str, owner: str | None = None) -> bytes | None:
-    """A stored answer."""
     with answering(), reading(engine) as connection:
         answer: bytes | None = connection.execute(
             sa.select(ESTIMATES.c.answer).where(ESTIMATES.c.id == estimate_id, is_owned(ESTIMATES.c.id, owner))
@@ -220,7 +218,6 @@ def no_pending_writes() -> bool:
 def read_checked_question(
     engine: sa.Engine, estimate_id: str, owner: str | None = None, look_again: Callable[[], bool] = no_pending_writes
 ) -> CheckedQuestion | None:
-    """The question of a check."""
     columns = [CHECKED_QUESTIONS.c[name] for name in CheckedQuestion.__dataclass_fields__]
     owned = is_owned(CHECKED_QUESTIONS.c.estimate_id, owner)
     query = sa.select(*columns).where(CHECKED_QUESTIONS.c.estimate_id == estimate_id, owned)

@@ -59,7 +59,6 @@ BOUNDS = WorkerBounds()
 
 
 def record_worker(engine: sa.Engine, request: JobRequest, bounds: WorkerBounds = BOUNDS) -> None:
-    """Record a worker and its capabilities."""
     moment, worker_id = now(), _id_of(request.key, request.worker)
     values = {"capabilities": asdict(request.capabilities), "owner": request.owner}
     row = {"id": worker_id, "key": request.key, "name": request.worker, **values}

@@ -154,7 +154,6 @@ def read_table(content: bytes, columns: Sequence[str], required: Sequence[str]) 
 
 
 def finding_of(row: int, problem: Problem) -> Finding:
-    """A problem as a finding about a row."""
     return Finding(row=row, column=problem.field, code=problem.code, message=problem.message, fix=problem.fix)
 
 

@@ -149,7 +149,6 @@ class Order:
     """The unique key of rows."""
 
     def place(self, row: object) -> Place:
-        """Position of a row."""
         return (*self._forms(row), self.key.value(row))
 
     def sorted(self, rows: Iterable[Any], most: int | None = None) -> list[Any]:
@@ -337,7 +336,6 @@ class ListQuery:
 def read_list_query(
     parameters: Sequence[tuple[str, str]], columns: Sequence[Column], meanings: Meanings, sort: str | None = None
 ) -> ListQuery:
-    """Parse the query string of a list."""
     known = {column.name: column for column in columns}
     names = [*known, *PAGING]
     unknown = [name for name, _ in parameters if name not in names]
@@ -438,7 +436,6 @@ class Page:
 
 
 def page_of(listed: Listed, parameters: Parameters) -> Page:
-    """One page of a list."""
     query = read_list_query(parameters, listed.columns, listed.meanings, listed.sort)
     limit = query.limit or DEFAULT_ROWS
     rows = _select(listed, query, limit + 1)
@@ -463,7 +460,6 @@ def table_of(listed: Listed, parameters: Parameters) -> Table:
 
 
 def csv_of(table: Table) -> str:
-    """A table as CSV."""
     rows = ([column.value(row) for column in table.columns] for row in table.rows)
     return csv_text([column.name for column in table.columns], rows)
 
@@ -522,7 +518,6 @@ def parquet_of(table: Table) -> bytes:
 
 
 def as_record(columns: Sequence[Column], row: object) -> Record:
-    """A row as a JSON object."""
     return {column.name: column.value(row) for column in columns}
 
 
@@ -576,7 +571,6 @@ Read = Callable[[RowPart | None], Sequence[Any]]
 def listed_in_parts(
     columns: Sequence[Column], read: Read, moment: str = "created_at", sort: str | None = None
 ) -> Listed:
-    """A list that is read from the database in parts."""
     return Listed(columns, (), sort=sort, find=partial(_read_part, read, moment))
 
 
@@ -611,7 +605,6 @@ def _begin(moment: str, query: ListQuery, most: int) -> RowPart | None:
 
 
 def _by_keys(read: Read, part: RowPart, key: Column) -> Iterator[Any]:
-    """Rows in the order of their keys."""
     while rows := read(part):
         yield from rows
         if len(rows) < part.most:
@@ -672,7 +665,6 @@ class ListTypes:
 
     @property
     def row(self) -> Any:
-        """One row."""
         return Annotated[Any, _Described(lambda _: self._row())]
 
     @property

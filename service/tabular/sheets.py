@@ -134,7 +134,6 @@ class _Styles(NamedTuple):
 
 
 def excel_file(sheets: Sequence[Sheet]) -> bytes:
-    """Sheets as an .xlsx file."""
     from xlsxwriter import Workbook  # type: ignore[import-untyped]  # the library ships no types
 
     file = BytesIO()
@@ -195,7 +194,6 @@ _MILLIMETRES = 2.2
 
 
 def open_document_file(sheets: Sequence[Sheet]) -> bytes:
-    """Sheets as an .ods file."""
     file = BytesIO()
     with ZipFile(file, "w") as archive:
         for name, text, compression in (

@@ -380,11 +380,9 @@ class ErrorStyle:
     """Separator of the words of a name."""
 
     def name(self, field: str) -> str:
-        """The name of a field in this style."""
         return self.before + field.replace("_", self.word_mark)
 
     def fields(self, values: Mapping[str, Any]) -> str:
-        """Fields with values in this style."""
         return self.between.join(f"{self.name(field)}{self.assigns}{value}" for field, value in values.items())
 
 
@@ -421,7 +419,6 @@ def variable_fields() -> Mapping[str, tuple[str, ...]]:
 
 
 def unknown_variable(name: str, place: str) -> Problem:
-    """The problem of an unknown field name."""
     known, flat = variable_fields(), flat_fields()
     last = name.rpartition(".")[2].lower()
     own = flat.get(ALIASES.get(last, last))

@@ -123,7 +123,6 @@ def _patched(schema: JsonSchemaValue, handler: GetJsonSchemaHandler) -> JsonSche
 
 
 def or_null(schema: JsonSchemaValue) -> JsonSchemaValue:
-    """The schema of a value that may be null."""
     options = schema.get("anyOf", [{key: value for key, value in schema.items() if key != "description"}])
     description = {key: schema[key] for key in ("description",) if key in schema}
     return {**description, "anyOf": [*(one for one in options if one != NULL), NULL]}

@@ -121,7 +121,6 @@ def _decode(body: bytes, values: _Values) -> Any:
 
 
 def parse_object(body: bytes) -> Mapping[str, Any]:
-    """Parse a JSON object."""
     return as_object(parse(body))
 
 
@@ -138,7 +137,6 @@ def as_object(value: object) -> Mapping[str, Any]:
 
 
 def refuse_faults(value: object) -> None:
-    """Raise Refused for a value with faults."""
     problems = [
         Problem(field=path, code=fault.code, message=fault.message, fix=fault.fix)
         for path, fault in islice(_faults(value), MOST_PROBLEMS)

@@ -21,7 +21,6 @@ class Collector:
         self.problems: list[Problem] = []
 
     def add(self, *problems: Problem) -> None:
-        """Collect problems."""
         self.problems += problems
 
     def read(self, reader: Callable[..., Part], *arguments: Any) -> Part | None:

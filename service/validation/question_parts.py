@@ -52,7 +52,6 @@ CONFIG_PATH = "model.hf_config"
 
 
 def read_model(value: object, catalogue: Catalogue) -> Parsed[Model]:
-    """The model of a request."""
     if isinstance(value, str):
         return _preset(value, catalogue, "model")
     if not isinstance(value, Mapping):
@@ -84,7 +83,6 @@ def _imported(value: Mapping[str, Any]) -> Parsed[Model]:
 
 
 def read_config(config: object, path: str = CONFIG_PATH) -> Parsed[Model]:
-    """The model of a config.json."""
     try:
         return _config(config)
     except Refused as refused:
@@ -190,7 +188,6 @@ def with_region(cluster: Cluster, price: object, catalogue: Catalogue) -> Parsed
 
 
 def region_of_price(price: object, catalogue: Catalogue) -> str | None:
-    """The region of a price."""
     found = _of_price(price, catalogue)
     return None if found is None else found.row.slug
 
@@ -338,7 +335,6 @@ NOT_A_DATE = Problem(
 
 
 def read_price(value: object, gpu: str | None, catalogue: Catalogue) -> Parsed[AnyPrice | None]:
-    """The price of a request."""
     if value is None:
         return Parsed(None)
     if not isinstance(value, Mapping):

@@ -35,7 +35,6 @@ class ParsedQuestion:
 
 
 def read_question(body: Mapping[str, Any], catalogue: Catalogue, *, beside: tuple[str, ...] = ()) -> ParsedQuestion:
-    """The question in a request body."""
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", PARTS))
     unknown = [name for name in body if name not in PARTS]

@@ -330,7 +330,6 @@ def read_name(value: object, path: str) -> str:
 
 @cache
 def field_names(kind: type) -> tuple[str, ...]:
-    """The fields of a dataclass."""
     return tuple(f.name for f in fields(kind))
 
 

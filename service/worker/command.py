@@ -304,7 +304,6 @@ class ServiceClient:
             raise StartupError(f"{url} is not the address of a service; it must begin with http:// or https://")
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._http.aclose()
 
     async def claim(
@@ -397,7 +396,6 @@ class ServiceClient:
 
 
 def json_body(body: Mapping[str, Any]) -> bytes:
-    """The JSON of a body."""
     try:
         content = json.dumps(body, allow_nan=False).encode()
     except ValueError as error:

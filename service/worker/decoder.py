@@ -387,7 +387,6 @@ class Decoder(nn.Module):
         self.head = _head(model, width, self.embedding.weight if model.tie_word_embeddings else None)
 
     def logits(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Logits of every token."""
         hidden = self._embedded(tokens)
         length, device = tokens.shape[1], hidden.device
         rotary = None

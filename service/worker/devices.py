@@ -91,7 +91,6 @@ def _output_of(command: Sequence[str], most_seconds: float) -> str:
 
 
 def driver_gpus() -> tuple[DriverGpu, ...]:
-    """Every GPU that the driver reports."""
     for fields in (FIELDS, FIELDS_OF_OLD):
         text = ask(f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
         if text is not None:

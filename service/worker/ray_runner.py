@@ -226,7 +226,6 @@ class RayShard:
         return {}
 
     def kill(self) -> None:
-        """End it."""
         if self._record is not None:
             return
         self._is_killed = True

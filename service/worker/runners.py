@@ -128,7 +128,6 @@ class LocalRunner:
         """Name of each GPU, in torch's order."""
 
     def capabilities(self) -> dict[str, Any]:
-        """Capabilities of this host."""
         gpus = gpus_here()
         self._gpus = tuple(name for name, _ in gpus)
         return {

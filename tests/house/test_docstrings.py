@@ -1,6 +1,6 @@
 """Every formula states its equation, units and source, and has an example to check by hand.
 
-That every public name is documented at all is the linter's rule (ruff D); these rules are the house's own.
+That modules, classes and formulas are documented at all is the linter's rule (ruff D); these rules are the house's own.
 """
 
 import ast

@@ -144,7 +144,6 @@ class Grant:
 
 
 def caller_of(request: Request) -> Caller:
-    """The caller of a request."""
     caller: Caller = request.scope["state"].get(CALLER, UNRESTRICTED)
     return caller
 

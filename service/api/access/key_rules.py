@@ -76,7 +76,6 @@ class NewKey:
 
 
 def make_key(engine: Engine, request: KeyRequest) -> NewKey:
-    """Make a key."""
     request = replace(request, name=normalized(request.name), owner=normalized(request.owner))
     problems = [*_problems(request)]
     refuse(problems)
@@ -125,7 +124,6 @@ def revoke(engine: Engine, key_id: str) -> datetime | None:
 
 
 def key_status(key: ApiKey, moment: datetime) -> KeyStatus:
-    """Status of a key at a moment."""
     if key.revoked_at is not None:
         return "revoked"
     return "expired" if key.expires_at is not None and key.expires_at <= moment else "active"
@@ -137,7 +135,6 @@ def does_allow(scopes: Iterable[Scope], scope: Scope) -> bool:
 
 
 def key_records(engine: Engine) -> list[Record]:
-    """Every key."""
     return [key_record(key) for key in read_keys(engine)]
 
 

@@ -73,7 +73,6 @@ class SharedCounts:
         return count_in_bucket(float(empty_at), float(now), limit, cost)[1]
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._ping is not None:
             self._ping.cancel()
             await asyncio.wait([self._ping])

@@ -67,7 +67,6 @@ class Config:
         return self._checked(key, value, rule_for(annotation))
 
     def whole(self, key: str, *, least: int = 0) -> int:
-        """A whole number."""
         number: int = self.read(key, Annotated[int, Interval(ge=least, le=MOST)])
         return number
 

@@ -415,7 +415,6 @@ def expanded(key: str) -> Callable[[Config], int]:
 
 
 def head_by_head(heads: str, width: str) -> Callable[[Config], int]:
-    """An inner width from its heads."""
     return lambda config: config.whole(heads, least=1) * config.whole(width, least=1)
 
 
@@ -530,8 +529,6 @@ NAMES = Annotated[tuple[Annotated[str, Len(1, 40)], ...], Len(1, MOST_LAYERS)] |
 
 
 def listed(names: Mapping[str, str], otherwise: Callable[[Config], list[str]]) -> Builder:
-    """Layers that a list names one by one."""
-
     def build(config: Config) -> Fields:
         found = layer_names(config, "layer_types", names, otherwise)
         one_a_layer(config, "layer_types", len(found))
@@ -543,7 +540,6 @@ def listed(names: Mapping[str, str], otherwise: Callable[[Config], list[str]]) -
 def layer_names(
     config: Config, key: str, known: Mapping[str, str], otherwise: Callable[[Config], list[str]]
 ) -> list[str]:
-    """Names of the layers in a list."""
     names = config.read(key, NAMES)
     if names is None:
         return otherwise(config)

@@ -55,7 +55,6 @@ COLUMNS: tuple[Column, ...] = columns_of(AuditRecord)
 
 
 def listed_audit(engine: Engine) -> Listed:
-    """The audit log."""
     return Listed(COLUMNS, (), sort=NEWEST_FIRST, find=partial(_found, engine))
 
 

@@ -126,7 +126,6 @@ def answer_all(questions: Sequence[object], catalogue: Catalogue) -> list[Answer
 
 
 def answer_one(question: object, catalogue: Catalogue) -> AnsweredQuestion:
-    """Answer one question of a batch."""
     checked_questions: list[CheckedQuestion] = []
     try:
         if isinstance(question, dict):

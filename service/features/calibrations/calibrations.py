@@ -96,7 +96,6 @@ def find_changeable_calibration(engine: Engine, caller: Caller, calibration_id: 
 
 
 def calibration_record(calibration: Calibration) -> Record:
-    """A calibration as a resource."""
     return {
         **as_record(COLUMNS, calibration),
         "parts": calibration.parts,
@@ -117,7 +116,6 @@ Write = Callable[[Connection], None]
 def promote(
     engine: Engine, history: History, caller: Caller, calibration_id: str, scope: Scope = "owner"
 ) -> Calibration:
-    """Promote a calibration for its owner or for everyone."""
     calibration = find_changeable_calibration(engine, caller, calibration_id)
     if scope == "everyone" and not caller.sees_all:
         raise ForAdmins(FOR_EVERYONE)
@@ -167,7 +165,6 @@ def retire(engine: Engine, history: History, caller: Caller, calibration_id: str
 
 
 def reasons_against(calibration: Calibration) -> tuple[Problem, ...]:
-    """Reasons against promoting a calibration."""
     if calibration.gpu is None:
         message = f"no GPU of the catalogue is called {calibration.device}, so no answer could rest on it"
         fix = "create the GPU at POST /v1/gpus with a slug of the words of this name, and fit again"

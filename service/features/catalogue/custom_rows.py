@@ -54,7 +54,6 @@ def create_row(history: History, listing: Listing, caller: Caller, body: Body) -
 
 
 def custom_row(listing: Listing, body: Body, caller: Caller, owner: str | None = None) -> Row:
-    """Parse a body into a row."""
     given = row_bodies.with_model(body) if listing.row is ModelRow else body
     flat = {
         name: value
@@ -91,7 +90,6 @@ def catalogue_of(row: Row, holdings: Holdings) -> Catalogue:
 
 
 def replace_row(history: History, change: RowChange, body: Body) -> Record:
-    """Replace a custom row."""
     given = {name: value for name, value in body.items() if value is not None}
     return _edit(history, change, lambda record: {"as_of": record["as_of"], "scope": record["scope"], **given})
 

@@ -42,7 +42,6 @@ def listed(listing: Listing, catalogue: Catalogue) -> Listed:
 
 
 def read_row(listing: Listing, catalogue: Catalogue, name: str) -> Record:
-    """One row of a list."""
     try:
         return record_of(listing, listing.find(catalogue, name))
     except UnknownName as error:
@@ -50,7 +49,6 @@ def read_row(listing: Listing, catalogue: Catalogue, name: str) -> Record:
 
 
 def record_of(listing: Listing, row: Row) -> Record:
-    """A row as a list shows it."""
     return as_record(listing.columns, row)
 
 

@@ -34,7 +34,6 @@ NOT_SETTABLE = ("id", "owner", "revision")
 
 
 def read_row(kind: type, flat: Flat) -> Row:
-    """Read a row from a flat body."""
     names = body_columns(kind)
     unknown = [name for name in flat if name not in names]
     problems = [unknown_field("", name, set(names), "the row") for name in unknown[:MOST_PROBLEMS]]
@@ -282,7 +281,6 @@ def patched(record: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, An
 
 
 def columns_of_config(read: Parsed[Model]) -> dict[str, Any]:
-    """Columns of a model that was read from a config."""
     assumed = "; ".join(read.assumptions)[:LONGEST_ASSUMPTIONS]
     note = f"{READ_FROM}; {assumed}" if assumed else READ_FROM
     return {**fields_of(read.spec), "note": note}

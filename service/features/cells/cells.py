@@ -98,7 +98,6 @@ def cell(metric: str, question: Pairs, options: CellOptions, catalogue: Catalogu
 
 
 def cell_answer(question: Pairs, options: CellOptions, catalogue: Catalogue) -> Answer:
-    """Answer for a cell."""
     body = body_of_flat(question, decimal_mark=options.dec, beside=BESIDE)
     return answer(read_question(body, catalogue), catalogue)
 
@@ -134,7 +133,6 @@ def _check_cell(metrics: Sequence[str], question: Pairs, options: CellOptions, c
 
 
 def error_text(error: NoNumber) -> str:
-    """An error as the text of a cell."""
     line = _line(error.problems[0]) if isinstance(error, Refused) else _missing(error)
     return single_line(f"#ERR {line}")
 

@@ -303,7 +303,6 @@ def check_scheduled(job: Scheduled, catalogue: Catalogue, keep: StoreQuestion) -
 
 
 def check_slurm_job(body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion) -> JobCheck:
-    """Check a job of Slurm."""
     job = read_spec(schemas.SlurmCheckRequest, body, "")
     if not isinstance(job.question, dict):
         raise Refused(not_an_object("question", PARTS))

@@ -59,7 +59,6 @@ class MetricTable(Generic[Rows]):
     cells: Sequence[Sequence[Any]]
 
     def to_bytes(self, form: TableForm) -> bytes:
-        """Serialize the table."""
         return table_bytes(form, self.answer, self.columns, self.cells)
 
     def csv(self) -> str:
@@ -202,12 +201,10 @@ def reason_of(problems: Sequence[Problem]) -> str | None:
 
 
 def row_problems(problems: Sequence[Problem]) -> tuple[RowProblem, ...]:
-    """Problems in a row."""
     return tuple(map(row_problem, problems[:MOST_PROBLEMS]))
 
 
 def row_problem(problem: Problem) -> RowProblem:
-    """A problem in a row."""
     pointer = "".join(f"/{step}" for step in problem.field.split(".") if step)
     return RowProblem(pointer=pointer, code=problem.code, message=problem.message, fix=problem.fix)
 

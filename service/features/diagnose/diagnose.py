@@ -238,7 +238,6 @@ def others_bytes(oom: Said) -> float:
 
 
 def explain_failure(oom: Said, memory: Memory, peak_bytes: float, *, is_explained: bool) -> Explanation:
-    """The cause of a failure."""
     if oom.kind in HOST_KINDS:
         return _host_memory(oom, memory)
     needed = needed_bytes(oom)

@@ -92,7 +92,6 @@ RUN_WARNINGS = (NO_TOTALS, NO_COST, NO_ELECTRICITY)
 
 
 def versions_of(catalogue: Catalogue, calibrations: Iterable[str | None]) -> Versions:
-    """Versions of answers."""
     named = ",".join(sorted({one for one in calibrations if one is not None}))
     return Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=named or None)
 

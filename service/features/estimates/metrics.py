@@ -84,7 +84,6 @@ def whole_of(answer: Answer) -> dict[str, Any]:
 
 @lru_cache(maxsize=1024)
 def metric_named(name: str) -> Metric:
-    """Find a metric by name."""
     steps = tuple(name.lower().split("."))
     found = [path for path in _paths() if _is_tail(steps, path)]
     nearest = [path for path in found if len(path) == min(map(len, found))]

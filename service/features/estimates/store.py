@@ -29,7 +29,6 @@ def stored_answer(
     waiting: Callable[[str], CheckedQuestion | None] = lambda _: None,
     look_again: Callable[[], bool] = no_pending_writes,
 ) -> bytes:
-    """Answer of a scenario or a check."""
     known = ESTIMATE_ID.fullmatch(estimate_id) is not None
     if known and (found := read_answer(engine, estimate_id, owner)) is not None:
         return found

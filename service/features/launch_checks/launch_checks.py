@@ -57,8 +57,6 @@ def create_launch_check(
     caller: Caller,
     look_again: Callable[[], bool],
 ) -> Record:
-    """Create a launch check."""
-
     def stored(estimate_id: str) -> bytes:
         return stored_answer(engine, caller.visible_owner, estimate_id, catalogue_at, look_again=look_again)
 
@@ -163,5 +161,4 @@ def launch_check_trace(engine: Engine, caller: Caller, check_id: str) -> bytes:
 
 
 def listed_launch_checks(engine: Engine, caller: Caller) -> Listed:
-    """The list of launch checks."""
     return listed_in_parts(COLUMNS, partial(store.read_launch_checks, engine, caller.visible_owner), sort=NEWEST_FIRST)

@@ -50,7 +50,6 @@ class Target:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it has a GPU."""
         return self.device is not None
 
     @property
@@ -239,7 +238,6 @@ class SizedQuestion:
 
 
 def size_question(question: Question, target: Target, budget_seconds: float) -> SizedQuestion:
-    """Size the question for a machine."""
     assumptions: list[str] = []
     resolved = configuration_of(question)
     if not target.is_gpu:

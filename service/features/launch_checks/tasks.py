@@ -395,7 +395,6 @@ CPU_TIMED_STEPS = 3
 
 
 def step_parameters(steps: Sequence[ResolvedQuestion], *, timed_steps: int) -> dict[str, Any]:
-    """Parameters of the step probe."""
     return {
         **_model_and_recipe(steps[0]),
         "depths": [one.question.model.num_hidden_layers for one in steps],

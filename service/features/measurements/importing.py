@@ -69,7 +69,6 @@ class MeasurementImportQuery(Strict):
 
 
 def read_records(body: Mapping[str, Any]) -> MeasurementsRequest:
-    """Parse a request body."""
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", field_names(MeasurementsRequest)))
     read = read_spec(MeasurementsRequest, body, "")
@@ -244,7 +243,6 @@ NUMBERS = ("memory_bytes",)
 def import_file(
     engine: Engine, catalogue: Catalogue, kind: str, content: bytes, name: str, given: Sequence[str]
 ) -> ImportedMeasurements:
-    """Store the measurements of a file."""
     tool_files.refuse_pickle(content, name)
     beside = dict(map(_pair, given))
     if kind == RECORDS:

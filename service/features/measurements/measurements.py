@@ -219,13 +219,11 @@ COLUMNS = tuple(_columns())
 
 
 def listed_measurements(engine: Engine, caller: Caller) -> Listed:
-    """List of measurements."""
     read = partial(read_measurements_of, engine, caller.visible_owner)
     return listed_in_parts(COLUMNS, read, "measured_at", NEWEST_FIRST)
 
 
 def find_measurement(engine: Engine, caller: Caller, measurement_id: str) -> Record:
-    """One measurement as a resource."""
     rows = read_measurements(engine, [measurement_id], caller.visible_owner)
     if not rows:
         raise NotFound(UNKNOWN_MEASUREMENT)

@@ -60,7 +60,6 @@ def predicted(
     catalogue_at: Callable[[str], Catalogue],
     look_again: Callable[[], bool],
 ) -> Prediction | None:
-    """Prediction of an estimate."""
     if ESTIMATE_ID.fullmatch(estimate_id) is None:
         return None
     stored = read_answer(engine, estimate_id, owner)
@@ -104,7 +103,6 @@ MOST_FAULTS = 20
 def reconciliation_of(
     jobs: Sequence[ReconciledJob], others: Sequence[LeftOut], faults: Sequence[Fault], steps: int
 ) -> Reconciliation:
-    """Totals of jobs."""
     ratios = [job.used_over_predicted_fraction for job in jobs if job.used_over_predicted_fraction is not None]
     merged: dict[str, LeftOut] = {}
     for one in others:
@@ -144,7 +142,6 @@ ComparedJob = tuple[slurm.FinishedJob, Prediction, ReconciledJob]
 
 
 def compare_job(job: slurm.FinishedJob, prediction: Prediction, cut_short: str | None) -> ComparedJob:
-    """Compare a job with its prediction."""
     state = cast(EndState, job.state)
     note = _not_compared(job, prediction, cut_short)
     hours = prediction.gpu_hours
@@ -310,7 +307,6 @@ class SacctQuery:
 
 
 def sacct_output(file: str | None, query: SacctQuery) -> str:
-    """Output of sacct from a file or from a call."""
     if file is None:
         return _run_sacct(query)
     options = [f"--{field.name}" for field in fields(query) if getattr(query, field.name) is not None]

@@ -30,7 +30,6 @@ FlatValue = str | int | float
 
 
 def flat_question(body: Mapping[str, Any], catalogue: Catalogue) -> dict[str, FlatValue]:
-    """A question in its flat form."""
     parts = {**body, "model": _model(body["model"], catalogue)} if "model" in body else body
     values_by_name = {name: _value_text(field, parts) for name, field in flat_fields().items()}
     values = {name: value for name, value in values_by_name.items() if value is not None}
@@ -44,7 +43,6 @@ def flat_question(body: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Fl
 
 
 def flat_text(value: FlatValue) -> str:
-    """Text of a value in a query."""
     if isinstance(value, bool):
         return str(value).lower()
     return value if isinstance(value, str) else exact_text(value)
@@ -115,14 +113,12 @@ class Budget:
 
 
 def example_budget(address: str, catalogue: Catalogue) -> Budget:
-    """The budget of the guide."""
     example = answer(read_question(body_of_flat(EXAMPLE), catalogue), catalogue)
     fields: dict[str, FlatValue] = {name: _typed(name, text) for name, text in EXAMPLE}
     return Budget("Llama 3.1 8B on one node", address, fields, catalogue.revision, whole_of(example))
 
 
 def budget_sheets(budget: Budget) -> tuple[Sheet, Sheet]:
-    """A budget as sheets of a spreadsheet."""
     return _inputs(budget), _results(budget)
 
 

@@ -41,7 +41,6 @@ class ParsedScenario:
 
 
 def read_request(body: Mapping[str, Any], catalogue: Catalogue, *, answered: object = None) -> ParsedScenario:
-    """Parse a request body."""
     problems = Collector()
     label = problems.read(_label, body)
     question = body.get(schemas.QUESTION)
@@ -98,12 +97,10 @@ class ScenarioChange:
 
 
 def listed_scenarios(engine: Engine, caller: Caller) -> Listed:
-    """The list of scenarios."""
     return listed_in_parts(COLUMNS, partial(store.read_scenarios, engine, caller.visible_owner))
 
 
 def find_scenario(engine: Engine, caller: Caller, scenario_id: str, revision: int | None = None) -> SavedQuestion:
-    """One scenario."""
     found = store.read_scenario(engine, scenario_id, revision) if SCENARIO_ID.fullmatch(scenario_id) else None
     if found is None or not caller.may_access(found.scenario.owner):
         which = "scenario of this id" if revision is None else "scenario of this id, or no such revision of it"
@@ -112,7 +109,6 @@ def find_scenario(engine: Engine, caller: Caller, scenario_id: str, revision: in
 
 
 def scenario_record(saved: SavedQuestion) -> Record:
-    """A scenario as a resource."""
     scenario, question = saved
     record = as_record(COLUMNS, scenario)
     return {
@@ -131,7 +127,6 @@ def scenario_record(saved: SavedQuestion) -> Record:
 
 
 def create_scenario(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> SavedQuestion:
-    """Create a scenario."""
     request = read_request(body, catalogue)
     now = utc_text(datetime.now(UTC))
     fields = {"name": request.label.name, "note": request.label.note, **_answered(request)}

@@ -139,7 +139,6 @@ class Axes:
 
     @property
     def rows(self) -> int:
-        """Rows of the sweep."""
         return prod(self.lengths) if self.picked is None else len(self.picked)
 
     def at(self, row: int) -> Combination:
@@ -340,7 +339,6 @@ class Rows:
 
 
 def question_at(axes: Axes, at: Combination) -> Question:
-    """The question of a row."""
     cluster, price = axes.clusters[at.cluster], axes.prices[at.price]
     priced = price.of_gpu[cluster.gpu.slug]
     if priced.problems:
@@ -366,7 +364,6 @@ class EstimateAnswerer:
         """Its problems at any price."""
 
     def answer(self, question: Question, at: Combination) -> RowAnswer:
-        """Answer of a row."""
         unpriced = at._replace(price=0)
         if unpriced != self._at:
             self._configure(replace(question, price=None))

@@ -61,7 +61,6 @@ def create_sweep(engine: Engine, sweep: NewSweep, content: bytes, shards: Sequen
 
 
 def read_sweep(engine: Engine, sweep_id: str) -> StoredSweep | None:
-    """One sweep."""
     with answering(), reading(engine) as connection:
         row = connection.execute(select(*_COLUMNS).where(SWEEPS.c.id == sweep_id)).mappings().one_or_none()
     return None if row is None else row_as(StoredSweep, row)

@@ -34,7 +34,6 @@ MOST_REASONS = 10
 
 
 def answer_of(sweep: StoredSweep, shards: Sequence[ShardState]) -> SweepAnswer:
-    """Current state of a sweep."""
     messages = (str((shard.error or {}).get("message", "")) for shard in shards if shard.status == "failed")
     counts = Counter(shard.status for shard in shards)
     rows = _rows(sweep, shards)
@@ -128,7 +127,6 @@ SHARED = tuple(column.name for column in COLUMNS if column.name != "status")
 
 
 def create_sweep(engine: Engine, caller: Caller, sweep: Sweep, charge: Callable[[int], None]) -> SweepAnswer:
-    """Create a sweep and its jobs."""
     charge(sweep.axes.rows)
     sweep_id = f"swp_{token_hex(RANDOM_BYTES)}"
     new = NewSweep(
@@ -167,13 +165,10 @@ def current_sweeps(engine: Engine, sweep_ids: Sequence[str]) -> list[SweepAnswer
 
 
 def unknown_sweep() -> NotFound:
-    """Error for an unknown sweep."""
     return NotFound(f"there is no sweep of this id; GET {PATH} lists the ids")
 
 
 def listed_sweeps(engine: Engine, caller: Caller) -> Listed:
-    """The list of sweeps."""
-
     def rows(part: RowPart | None) -> list[SweepRow]:
         return [
             SweepRow(status=status_of(counts), **{name: getattr(sweep, name) for name in SHARED})

@@ -172,7 +172,6 @@ ACCELERATE = rules.training_target("accelerate", {"1.15": RULES}, _text, _notes)
 
 
 def read_accelerate(entries: Sequence[Entry]) -> rules.Draft:
-    """Draft of an accelerate file."""
     draft = _READ(entries)
     layout, recipe = draft.layout, draft.recipe
     kinds = {"FSDP": True, "MULTI_GPU": False, "NO": False}

@@ -149,7 +149,6 @@ _READ = rules.draft_reader(RULES, _TABLE["read"])
 
 
 def read_nanotron(entries: Sequence[Entry]) -> rules.Draft:
-    """Draft of a nanotron file."""
     draft = _READ(entries)
     draft.layout |= draft.fields_of(RULES, "layout")
     modes = {"REDUCE_SCATTER": True, "ALL_REDUCE": False, "reduce_scatter": True, "all_reduce": False}

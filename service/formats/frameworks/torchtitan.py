@@ -74,7 +74,6 @@ REGISTERED = tuple(RegisteredModel(**{**row, "sizes": tuple(row["sizes"])}) for 
 
 
 def registered_model(model: Model) -> RegisteredModel | None:
-    """The registered model with the sizes of a model."""
     sizes = (
         model.num_hidden_layers,
         model.hidden_size,
@@ -376,7 +375,6 @@ _READ = rules.draft_reader(RULES["0.2"], _TABLE["read"])
 
 
 def read_torchtitan(entries: Sequence[Entry]) -> rules.Draft:
-    """Draft of a torchtitan file."""
     draft = _READ(entries)
     draft.layout |= draft.fields_of(RULES["0.2"], "layout")
     _put_replicas(draft)

@@ -64,7 +64,6 @@ class Inputs:
 
 
 def inputs_of(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs) -> Inputs:
-    """Random inputs of a kernel."""
     rows, width = shape["rows"], shape["width"]
     shapes = [(rows, width)] * kernel.rowed + [(width,)] * kernel.shared
     tensors = [one.detach().requires_grad_() for one in buffers.random(shape["dtype"], *shapes)]
