@@ -32,7 +32,6 @@ def matches_etag(request: Request, etag: str) -> bool:
 
 
 def etag_of(content: bytes) -> str:
-    """The strong ETag of a representation."""
     return f'"{digest_of(content)}"'
 
 

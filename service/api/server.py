@@ -174,7 +174,6 @@ class LimitedProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False  # another protocol may follow
 
     def on_body(self, body: bytes) -> None:
-        """Count content."""
         self.new_content_bytes += len(body)
         self.content_bytes += len(body)
         super().on_body(body)
@@ -358,7 +357,6 @@ def refuse_public_without_keys(listener: socket.socket, settings: Settings, *, i
 
 
 def address(host: str, port: int) -> str:
-    """Host and port in the form of a URL."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

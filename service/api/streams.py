@@ -56,7 +56,6 @@ MOST_PER_POLL = 1000
 
 
 def event_bytes(name: str, document: bytes, number: int | None = None) -> bytes:
-    """A server-sent event."""
     return b"%sevent: %s\ndata: %s\n\n" % (b"" if number is None else b"id: %d\n" % number, name.encode(), document)
 
 

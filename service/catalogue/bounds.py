@@ -102,7 +102,6 @@ def faults_of(spec: Any) -> dict[str, Fault]:
 
 
 def rule_of(spec: type, name: str) -> Rule:
-    """The rule of one field."""
     return _rules(spec)[name]
 
 
@@ -157,5 +156,4 @@ def _is_of_kind(value: object, kind: type) -> bool:
 
 
 def limit_text(limit: float) -> str:
-    """A bound in words."""
     return str(int(limit)) if abs(limit) < POWERS_FROM and limit == int(limit) else f"{limit:g}"

@@ -296,7 +296,6 @@ class PrivateRows:
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> "PrivateRows":
-        """The private rows of one owner."""
         by_key = {(type(row), key_of(row)): row for row in rows}
         digests = digests_of(by_key.values())
         return cls(by_key, digests, revision_of(digests) if digests else "")
@@ -348,7 +347,6 @@ class Holdings:
 
     @property
     def count(self) -> int:
-        """Number of rows."""
         return len(self.everyone.digests) + sum(len(own.rows) for own in self.private.values())
 
     def rows(self) -> Iterator[Row]:

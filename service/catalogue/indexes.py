@@ -187,7 +187,6 @@ def renewed(index: NameIndex[NamedRow], kind: type[NamedRow], change: Change) ->
 
 
 def rows_after(rows: Mapping[str, AnyRow], kind: type[AnyRow], change: Change) -> Mapping[str, AnyRow]:
-    """Rows of one kind after a change."""
     if all(changed is not kind for changed, _ in change):
         return rows
     after = dict(rows)
@@ -200,7 +199,6 @@ def rows_after(rows: Mapping[str, AnyRow], kind: type[AnyRow], change: Change) -
 
 
 def of_kind(rows: Iterable[Row], kind: type[AnyRow]) -> list[AnyRow]:
-    """Rows of one kind among rows of any."""
     return [row for row in rows if isinstance(row, kind)]
 
 

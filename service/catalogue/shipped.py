@@ -186,7 +186,6 @@ def checked_catalogue() -> Catalogue:
 
 @cache
 def shipped_catalogue() -> Catalogue:
-    """The catalogue that the package ships."""
     clusters = tomllib.loads(files(DATA).joinpath("clusters.toml").read_text(encoding="utf-8"))
     return Catalogue.of(
         models=[

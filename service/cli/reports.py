@@ -296,7 +296,6 @@ def plans_report(answer: PlanAnswer) -> str:
 
 
 def describe_counts(counts: PlanCounts) -> str:
-    """Layout counts in one line."""
     refused = sum(counts.refused.values())
     return (
         f"{counts.generated:,} layouts: {refused:,} break a rule, {counts.scored:,} worked out, {counts.fitting:,} fit"
@@ -393,7 +392,6 @@ def comparison_report(compared: Comparison) -> str:
 
 
 def table_report(varied: Variations) -> str:
-    """A sensitivity table as text."""
     from service.features.sensitivity.vary import plain_cell
 
     answer = varied.answer

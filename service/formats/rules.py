@@ -29,7 +29,6 @@ class WrongType(Exception):
 
 
 def integer(value: Any) -> int:
-    """A whole number."""
     word = _single(value)
     number = int(word) if isinstance(word, str) and len(word) < 14 else word
     if isinstance(number, bool) or not isinstance(number, int) or not -1 <= number <= LARGEST:
@@ -389,7 +388,6 @@ class Draft:
     layout: dict[str, Any] = field(default_factory=dict)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of a setting."""
         return self.settings.get(name, default)
 
     def chosen(self, name: str, choices: Mapping[Any, Any], default: Any) -> Any:

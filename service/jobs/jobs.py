@@ -137,7 +137,6 @@ def add_event_in(connection: Connection, job: Job, name: str, data: Mapping[str,
 
 
 def job_update(job_id: str) -> Update:
-    """An update of one job."""
     return update(JOBS).where(JOBS.c.id == job_id)
 
 

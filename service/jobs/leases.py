@@ -435,7 +435,6 @@ class SlowerClock:
         self._started, self._started_at = monotonic(), datetime.now(UTC)
 
     def present(self) -> datetime:
-        """The current time."""
         return min(database_time(self._engine), self._started_at + timedelta(seconds=monotonic() - self._started))
 
 

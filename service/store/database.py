@@ -446,7 +446,6 @@ class Figures:
 
 
 def read_figures(engine: sa.Engine, lease_seconds: float) -> Figures:
-    """The current metrics."""
     kind, status, gpu, fitted = JOBS.c.kind, JOBS.c.status, CALIBRATIONS.c.gpu, sa.func.max(CALIBRATIONS.c.created_at)
     unfinished = sa.select(kind, status, sa.func.count()).where(status.in_(UNFINISHED)).group_by(kind, status)
     leased = sa.select(sa.func.min(JOBS.c.lease_until)).where(status == "running")

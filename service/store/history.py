@@ -400,7 +400,6 @@ class History:
             return changes_seen(connection, owner, of_all=of_all)
 
     def version(self, kind: type, key: str, revision: int, may_see: Callable[[Row], bool]) -> Row | None:
-        """One version of a row, current or not."""
         row_table = ROW_TABLES[kind]
         current_rows = [row for row in (self.holdings.everyone.row(kind, key),) if row is not None]
         current_rows += [row for row in self.holdings.rows_of_kind(kind) if key_of(row) == key and may_see(row)]

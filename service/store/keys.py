@@ -132,7 +132,6 @@ class ApiKey:
 
 
 def create_key(engine: sa.Engine, key: ApiKey) -> None:
-    """Store a new key."""
     with answering(), writing(engine) as connection:
         connection.execute(sa.insert(API_KEYS), asdict(key))
         log_change_in(connection, key.id)

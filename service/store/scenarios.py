@@ -124,7 +124,6 @@ def _in_present_names(question: Question, formulas: str) -> Question:
 
 
 def create_scenario(engine: sa.Engine, saved: SavedQuestion, answer: bytes) -> None:
-    """Store a new scenario and its answer."""
     with answering(), writing(engine) as connection:
         connection.execute(sa.insert(SCENARIOS), values_of(SCENARIOS, saved.scenario))
         _add_revision(connection, saved, answer)

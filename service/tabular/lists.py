@@ -69,7 +69,6 @@ class Column:
 
 @cache
 def columns_of(row: type) -> tuple[Column, ...]:
-    """The columns of one kind of row."""
     origin = tuple(_spread(_definitions(Provenance), ORIGIN)) if issubclass(row, Provenance) else ()
     origin_names = {column.name for column in origin}
     own = [column for column in _spread(_definitions(row), row.__name__) if column.name not in origin_names]
@@ -152,15 +151,12 @@ class Order:
         return (*self._forms(row), self.key.value(row))
 
     def sorted(self, rows: Iterable[Any], most: int | None = None) -> list[Any]:
-        """Rows in this order."""
-
         def place(row: object) -> Any:
             return self._sort_key(row), self.key.value(row)
 
         return sorted(rows, key=place) if most is None else nsmallest(most, rows, key=place)
 
     def first(self, rows: Iterable[Any], most: int | None) -> list[Any]:
-        """The first rows in this order."""
         if not self.by:
             return list(islice(rows, most))
         key = self._sort_key
@@ -487,7 +483,6 @@ def table_bytes(form: TableForm, answer: Any, names: Sequence[str], rows: Sequen
 
 
 def workbook_of(table: Table) -> bytes:
-    """A table as a workbook of one sheet."""
     return workbook(
         [column.name for column in table.columns],
         [[typed_cell(column.value(row)) for column in table.columns] for row in table.rows],

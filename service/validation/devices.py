@@ -47,7 +47,6 @@ def with_catalogue_names(catalogue: Catalogue, capabilities: Capabilities) -> Ca
 
 
 def environment_of(row: Measured) -> Environment:
-    """The environment of a stored measurement."""
     values: dict[str, Any] = {**row.environment}
     lists = {name: tuple(values.get(name, ())) for name in ("throttle_reasons", "instructions")}
     return Environment(**{**values, **lists})

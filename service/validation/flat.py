@@ -73,7 +73,6 @@ EXPECTED: Mapping[Form, Expected] = {
 
 
 def read_value(name: str, form: Form, text: str, mark: DecimalMark) -> Value:
-    """Parse a value of the flat form."""
     expected = EXPECTED[form]
     if not text:
         raise Refused(Problem(name, "empty", f"{name} is empty", f"give {expected.words}, or leave {name} out"))
@@ -246,7 +245,6 @@ FlatQuestion = Annotated[Any, FlatForm("FlatQuestion", "A question in its flat f
 def body_of_flat(
     parameters: Sequence[tuple[str, str]], *, decimal_mark: DecimalMark = ".", beside: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The nested body of a flat question."""
     texts: dict[str, list[str]] = {}
     unknown: list[str] = []
     for name, text in parameters[:MOST_PARAMETERS]:
@@ -274,7 +272,6 @@ def body_of_flat(
 
 @cache
 def flat_fields() -> Mapping[str, FlatField]:
-    """Every parameter of the flat form."""
     presets = [FlatField(name=part, path=(part, "preset")) for part in PRESETS]
     every = presets + [field for part, kind in QUESTION_SPECS for field in _fields_of(kind, (part,))]
     named: dict[str, FlatField] = {}

@@ -81,7 +81,6 @@ class _Values:
 
 
 def parse(body: bytes) -> Any:
-    """Parse a JSON text."""
     values = _Values()
     value = _decode(body, values)
     if values.faults or not _is_plain(body):

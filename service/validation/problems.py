@@ -32,7 +32,6 @@ class Collector:
             return None
 
     def refuse(self) -> None:
-        """Raise the problems, if any."""
         if self.problems:
             raise Refused(*self.problems[:MOST_PROBLEMS])
 
@@ -58,7 +57,6 @@ class DistinctCollector(Collector):
 
 
 def schema_at(root: Schema, steps: Sequence[int | str]) -> Schema:
-    """The schema of one field of a dataclass."""
     schema = root
     for step in steps:
         options = [_follow(root, option) for option in schema.get("anyOf", (schema,))]

@@ -226,7 +226,6 @@ class Parsed(Generic[Spec]):
 
 
 def assumptions_of(match: Found[Any]) -> tuple[str, ...]:
-    """Assumptions of a catalogue lookup."""
     return () if match.assumption is None else (match.assumption,)
 
 

@@ -44,7 +44,6 @@ def _report(step: str, allocator_bytes: int) -> None:
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process."""
     if not RESIDENT.is_file():
         return 0
     import resource

@@ -454,7 +454,6 @@ def causal_loss(logits: torch.Tensor, tokens: torch.Tensor, vocabulary: int) -> 
 
 
 def build(model: Model, options: DecoderOptions, precision: str, device: str) -> Decoder:
-    """A decoder with random weights on a device."""
     previous_dtype = torch.get_default_dtype()
     torch.set_default_dtype(getattr(torch, WEIGHTS[precision]))
     try:
@@ -539,7 +538,6 @@ class Trainer:
             yield first.register_post_accumulate_grad_hook(lambda _, at=index: mark("backward", at))
 
     def tensor_bytes(self) -> dict[str, int]:
-        """Current bytes of tensors by category."""
         states = [value for state in self.optimizer.state.values() for value in state.values()]
         tensors = {
             "parameters_bytes": self.parameters,
@@ -551,7 +549,6 @@ class Trainer:
 
 
 def trainer_of(model: Model, recipe: StepRecipe, device: str) -> Trainer:
-    """A trainer of a model with random weights on one device."""
     options = DecoderOptions(
         kernel=recipe.kernel,
         dropout_fraction=recipe.dropout_fraction,

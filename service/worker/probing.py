@@ -371,7 +371,6 @@ class KernelInputs:
         self._blank: dict[str, Any] = {}
 
     def format_of(self, name: str) -> Any:
-        """A number format of torch."""
         dtype = getattr(self._torch, FORMATS.get(name, name), None)
         if dtype is None:
             raise CannotRun(f"torch {self._torch.__version__} has no number format {name}: install a newer torch")

@@ -173,7 +173,6 @@ class NodeRunner:
             self._running[rank] = LocalRunner(variables).start(replace(share.task, folder=folder, device=None))
 
     def state(self) -> NodeState:
-        """State of the node's part."""
         records = {rank: self._record(rank, running) for rank, running in self._running.items()}
         progress = next(iter(self._running.values())).progress()
         failed = [record for record in records.values() if record is not None and record["status"] != "succeeded"]

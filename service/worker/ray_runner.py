@@ -61,7 +61,6 @@ class RayProbe:
         return self._began_seconds
 
     def progress(self) -> dict[str, Any]:
-        """The last progress report."""
         return self._progress
 
     def kill(self) -> None:

@@ -196,7 +196,6 @@ class LocalRunning:
         return self._began_seconds
 
     def progress(self) -> dict[str, Any]:
-        """The last progress report."""
         try:
             progress: dict[str, Any] = json.loads((self._folder / PROGRESS).read_text(encoding="utf-8"))
         except (OSError, ValueError):

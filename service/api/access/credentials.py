@@ -40,7 +40,6 @@ NO_CREDENTIALS = Presented()
 
 
 def presented_by(scope: Scope) -> Presented:
-    """The credentials of a request."""
     presented: Presented = scope["state"].get(PRESENTED, NO_CREDENTIALS)
     return presented
 

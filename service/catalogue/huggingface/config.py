@@ -71,7 +71,6 @@ class Config:
         return number
 
     def whole_or_none(self, key: str, *, least: int = 0) -> int | None:
-        """A whole number, or null."""
         number: int | None = self.read(key, Annotated[int, Interval(ge=least, le=MOST)] | None)
         return number
 
@@ -144,7 +143,6 @@ class Config:
 
 @cache
 def data_of(name: str) -> Mapping[str, Any]:
-    """A data file of this package."""
     file = files("service.catalogue.huggingface").joinpath(f"{name}.json")
     data: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return data

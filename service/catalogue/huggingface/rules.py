@@ -400,8 +400,6 @@ def mamba(keys: Mapping[str, str], inner: Callable[[Config], int]) -> Builder:
 
 
 def width_or(key: str, otherwise: Callable[[Config], int]) -> Callable[[Config], int]:
-    """A width that a key may hold."""
-
     def read(config: Config) -> int:
         width, given = otherwise(config), config.whole_or_none(key, least=1)
         return width if given is None else given

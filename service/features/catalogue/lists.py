@@ -113,7 +113,6 @@ def listed_revisions(history: History, caller: Caller) -> Listed:
 
 
 def read_version(listing: Listing, history: History, caller: Caller, name: str, revision: int) -> Record:
-    """A version of a row, current or not."""
     try:
         key = key_of(listing.find(history.view(caller.owner), name))
     except (UnknownName, NotFound):

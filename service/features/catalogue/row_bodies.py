@@ -50,7 +50,6 @@ def read_row(kind: type, flat: Flat) -> Row:
 
 @cache
 def body_columns(kind: type) -> tuple[str, ...]:
-    """Columns that a body may give."""
     return tuple(column.name for column in columns_of(kind) if column.name not in NOT_SETTABLE)
 
 

@@ -114,7 +114,6 @@ def why(parameters: Pairs, catalogue: Catalogue) -> str:
 
 
 def reason(error: NoNumber) -> str:
-    """Full text of an error."""
     if isinstance(error, Refused):
         return "\n".join(_line(problem) for problem in error.problems[:MOST_PROBLEMS])
     return _missing(error)

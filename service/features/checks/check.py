@@ -313,7 +313,6 @@ def check_slurm_job(body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQu
 
 
 def check_manifest(manifest: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion) -> JobCheck:
-    """Check an object of Kubernetes."""
     try:
         job = scheduled_by_kubernetes(manifest)
     except Refused as refused:

@@ -76,7 +76,6 @@ def compare(body: Mapping[str, Any], catalogue: Catalogue) -> Comparison:
 
 
 def comparison_bytes(body: Mapping[str, Any], catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
-    """Compare and serialize the table."""
     return (yield from compare_steps(body, catalogue)).to_bytes(form)
 
 

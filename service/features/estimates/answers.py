@@ -138,12 +138,10 @@ def answer_by(method: ToolName, parsed: ParsedQuestion, catalogue: Catalogue) ->
 
 
 def timeline_json(body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
-    """Answer the timeline of one configuration as JSON."""
     return to_bytes(timeline_answer(read_question(body, catalogue), catalogue))
 
 
 def timeline_answer(parsed: ParsedQuestion, catalogue: Catalogue) -> TimelineAnswer:
-    """The timeline of one configuration."""
     found = estimate_memory(parsed.question)
     refuse_infinite(found.memory)
     stages = timeline(peak_stage_in(resolve(parsed.question)).resolved)

@@ -37,7 +37,6 @@ def listed_targets() -> ExportTargets:
 
 
 def target_named(name: str) -> Target:
-    """Find a tool by name."""
     if name not in TARGETS:
         raise NotFound(f"nothing is written for that; a question can be written for {', '.join(TARGETS)}")
     return TARGETS[name]

@@ -62,7 +62,6 @@ class Findings:
 
 
 def compared_probe(record: ProbeRecord, expected: Sequence[Expected]) -> ProbeAnswer:
-    """Answer of a probe, each measurement with its prediction."""
     return ProbeAnswer(
         probe=record.probe,
         status=record.status,
@@ -327,7 +326,6 @@ class LaunchPlan:
 
 
 def plan_as_json(plan: LaunchPlan) -> dict[str, Any]:
-    """A launch plan as plain JSON values."""
     question, gpu = plan.question, plan.question.gpu
     uncalibrated = replace(plan, question=replace(question, gpu=calibrated(gpu, None)))
     fields: dict[str, Any] = adapter_of(LaunchPlan).dump_python(uncalibrated, mode="json")

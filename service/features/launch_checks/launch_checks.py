@@ -103,7 +103,6 @@ def create_launch_check(
 
 
 def find_launch_check(engine: Engine, caller: Caller, check_id: str) -> Record:
-    """Current state of a launch check."""
     check, job = _stored_check(engine, caller, check_id)
     plan = findings.plan_from_json(check.plan)
     progress = job.progress if isinstance(job.progress, Mapping) else {}

@@ -262,7 +262,6 @@ OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"
 
 
 def collective_items(resolved: ResolvedQuestion, target: Target) -> Measurable:
-    """Collectives of one step."""
     if target.ranks < 2:
         return (), (f"collectives: the worker has one {target.device}, and one rank sends nothing",)
     sent, most = _message_counts(resolved), MOST_BYTES if target.is_gpu else CPU_MOST_BYTES

@@ -221,7 +221,6 @@ def import_measurements(
 
 
 def text_of(content: bytes) -> str:
-    """Decode a file."""
     tool_files.refuse_pickle(content)
     try:
         text = content.decode("utf-8-sig")

@@ -61,7 +61,6 @@ class Origin:
 
 
 def now_text() -> str:
-    """The current time as text."""
     return utc_text(datetime.now(UTC))
 
 
@@ -259,7 +258,6 @@ def quarantine(engine: Engine, caller: Caller, body: Mapping[str, Any]) -> Recor
 
 
 def release(engine: Engine, caller: Caller, body: Mapping[str, Any]) -> Record:
-    """Release measurements from quarantine."""
     return _changed(engine, caller, read_spec(ReleaseRequest, body, "").ids, None)
 
 

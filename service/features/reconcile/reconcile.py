@@ -268,7 +268,6 @@ def reconcile(
 
 
 def compare_jobs(slurm_records: slurm.SlurmRecords, predict: Predict) -> tuple[list[ComparedJob], tuple[LeftOut, ...]]:
-    """Compare the jobs of accounting records with their predictions."""
     jobs, others = slurm.finished_jobs(slurm_records.records)
     by_estimate = slurm.jobs_by_estimate(jobs)
     if len(by_estimate) > MOST_ESTIMATES:
@@ -357,7 +356,6 @@ SLICE = "1g.1gb"
 
 
 def read_sacct(text: str) -> slurm.SlurmRecords:
-    """Parse an output."""
     if not text.lstrip("\ufeff \r\n\t").startswith("{"):
         return slurm.read_parsable(text)
     try:
@@ -387,7 +385,6 @@ JOBS_AT_ONCE = 500
 
 
 def reconcile_output(ask: Callable[[str], Reconciliation], text: str) -> Reconciliation:
-    """Reconcile an output of sacct with the service."""
     found = read_sacct(text)
     jobs, others = slurm.finished_jobs(found.records)
     answers = [ask(sent_table(part)) for part in _parts(jobs)]

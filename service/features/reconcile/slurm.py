@@ -502,7 +502,6 @@ def _finished_job(estimate_id: str, records: tuple[SlurmRecord, ...]) -> Finishe
 
 
 def finished_jobs(records: Iterable[SlurmRecord]) -> tuple[tuple[FinishedJob, ...], tuple[LeftOut, ...]]:
-    """Group records into finished jobs with an estimate."""
     grouped: dict[tuple[str, str], list[SlurmRecord]] = {}
     for record in records:
         grouped.setdefault((record.cluster, record.job_id.partition("+")[0]), []).append(record)
@@ -518,7 +517,6 @@ def finished_jobs(records: Iterable[SlurmRecord]) -> tuple[tuple[FinishedJob, ..
 
 
 def left_out(reasons: Iterable[Reason]) -> tuple[LeftOut, ...]:
-    """Jobs left out, by reason."""
     return tuple(
         LeftOut(reason=reason, jobs=count, message=REASONS[reason][0], fix=REASONS[reason][1])
         for reason, count in sorted(Counter(reasons).items(), key=lambda pair: (-pair[1], pair[0]))

@@ -226,7 +226,6 @@ DEFAULT_DAYS = 30
 def share_scenario(
     engine: Engine, keys: KeyRing, caller: Caller, scenario_id: str, body: Mapping[str, Any], address: str
 ) -> Share:
-    """Create share links of a scenario."""
     now = datetime.now(UTC)
     end = _end(body, now).replace(microsecond=0)
     find_scenario(engine, caller, scenario_id)

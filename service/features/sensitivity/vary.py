@@ -64,7 +64,6 @@ def plain_cell(value: Any) -> Any:
 
 
 def vary_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Variations]:
-    """Vary fields, with one answer for each step."""
     request = read_sensitivity(body)
     values, question = request.vary, request.question
     metrics = named_metrics("metrics", request.metrics, (*FIRST, *LAST))

@@ -67,7 +67,6 @@ def solution_of(
 
 
 def changed_fields(before: Question, after: Question) -> dict[str, Any]:
-    """Fields in which two questions differ."""
     parts = [(part, getattr(before, part), getattr(after, part)) for part in CHANGING]
     return {
         f"{part}.{field.name}": to_wire(getattr(new, field.name))
@@ -335,7 +334,6 @@ def solution_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Solut
 
 
 def solution_json(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[bytes]:
-    """Solve and serialize the solution."""
     return to_bytes((yield from solution_steps(body, catalogue)))
 
 

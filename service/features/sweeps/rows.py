@@ -170,7 +170,6 @@ def sweep_to_bytes(sweep: Sweep) -> bytes:
 
 
 def sweep_from_bytes(content: bytes) -> Sweep:
-    """Read a serialized sweep."""
     sweep: Sweep = adapter_of(Sweep).validate_json(content)
     return sweep
 
@@ -280,7 +279,6 @@ class Counts:
     """Rows whose job fits, or may fit."""
 
     def add(self, other: "Counts") -> None:
-        """Add further rows."""
         for name, count in asdict(other).items():
             setattr(self, name, getattr(self, name) + count)
 

@@ -242,7 +242,6 @@ def run_task(payload: Any, folder: Path) -> dict[str, Any]:
 
 
 def compute_shard(sweep: Sweep, payload: Any, folder: Path) -> dict[str, Any]:
-    """Compute a shard and write its rows."""
     if sweep.versions.formulas != FORMULAS_VERSION:
         reason = (
             f"this worker has formulas {FORMULAS_VERSION}, and the sweep was created with "

@@ -53,7 +53,6 @@ class ShardState:
 
 
 def create_sweep(engine: Engine, sweep: NewSweep, content: bytes, shards: Sequence[NewJob]) -> None:
-    """Store a new sweep with its parts."""
     with answering(), writing(engine) as connection:
         connection.execute(insert(SWEEPS).values(created_at=now()), {**asdict(sweep), "content": content})
         create_jobs_in(connection, shards)

@@ -154,7 +154,6 @@ def create_sweep(engine: Engine, caller: Caller, sweep: Sweep, charge: Callable[
 
 
 def find_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:
-    """Current state of one sweep."""
     sweep = visible_sweep(engine, caller, sweep_id)
     return answer_of(sweep, store.read_shards(engine, sweep_id))
 
@@ -201,7 +200,6 @@ def content_of(engine: Engine, sweep_id: str) -> bytes:
 
 
 def visible_sweep(engine: Engine, caller: Caller, sweep_id: str) -> StoredSweep:
-    """A stored sweep that the caller may see."""
     sweep = store.read_sweep(engine, sweep_id) if SWEEP_ID.fullmatch(sweep_id) else None
     if sweep is None or not caller.may_access(sweep.owner):
         raise unknown_sweep()

@@ -41,7 +41,6 @@ JobId = Annotated[str, Path(description="Id of the job.", examples=[JOB_ID])]
 
 
 def lease_of(request: Request, job_id: str, token: str) -> Lease:
-    """Lease of a request with the key of its caller."""
     return Lease(job_id, token, caller_of(request).id)
 
 

@@ -31,7 +31,6 @@ CHECKED = 64
 
 @timed
 def run(parameters: Mapping[str, Any], inputs: KernelInputs) -> list[Case]:
-    """Time attention kernels."""
     return [_case(way, shape, inputs) for shape in parameters["kernels"] for way in ("forward", "backward")]
 
 

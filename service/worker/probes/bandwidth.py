@@ -20,7 +20,6 @@ NUMBER_BYTES = 4
 
 @timed
 def run(parameters: Mapping[str, Any], inputs: KernelInputs) -> list[Case]:
-    """Time copies."""
     operations = OPERATIONS if inputs.device == "cpu" else OPERATIONS + TRANSFERS
     return [_case(operation, int(size), inputs) for size in parameters["sizes_bytes"] for operation in operations]
 

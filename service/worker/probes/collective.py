@@ -116,7 +116,6 @@ class RankTiming:
 
 
 def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
-    """Time collectives."""
     if context.ranks == 1:
         raise CannotRun("a collective needs two or more ranks; request them on a machine with as many GPUs")
     cases = [(name, int(size)) for size in sorted(parameters["sizes_bytes"]) for name in parameters["operations"]]
