@@ -177,7 +177,7 @@ FIXED_BOUNDS = (0.05, 50.0)
 LEAST_LINK_FRACTION = 0.005
 """Lowest fraction of its curve that a link reaches."""
 BANDWIDTH_BOUND_BYTES = 1 << 20
-"""Least message that is bound by the bandwidth of a link. Source: service.calibration.links.SCORED_BYTES."""
+"""Least message that is bound by the bandwidth of a link. Source: SCORED_BYTES of tests.calibration.links."""
 
 
 def _fitted_links(observed: Sequence[Observed], gpu: Gpu) -> tuple[LinkCalibration, ...]:

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from service.calibration.links import (
+from service.catalogue import shipped_catalogue
+from service.estimator.time import collectives
+from service.estimator.time.collectives import LINKS, NETWORK_FRACTION, Curve, InSwitch, Link
+from tests.calibration.links import (
     MACHINES,
     OPERATIONS,
     CollectiveRow,
@@ -17,9 +20,6 @@ from service.calibration.links import (
     mape_fraction,
     predicted_seconds,
 )
-from service.catalogue import shipped_catalogue
-from service.estimator.time import collectives
-from service.estimator.time.collectives import LINKS, NETWORK_FRACTION, Curve, InSwitch, Link
 
 FITTED = ("NVLINK_3", "NVLINK_4", "NVLINK_5", "HOST_BUS", "CUBE_MESH")
 SWITCHED = ("NVLINK_3", "NVLINK_4", "NVLINK_5")

@@ -87,7 +87,7 @@ NVLINK_3 = Link(
     reduce_scatter=Curve(7.25e-6, 0.543e-6, 11.38e-6, 0.807, 0.05),
     all_to_all=Curve(10.02e-6, 0.591e-6, 9.09e-6, 0.770, 0.15),
     source=_NCCL.format("2.27", 8) + ", A100; VIA-Research/vTrain trace, A100, 1 MiB to 1 GiB; "
-    "fitted by service.calibration.links",
+    "fitted by tests.calibration.links",
 )
 NVLINK_4 = Link(
     all_reduce=Curve(4.08e-6, 0.607e-6, 7.17e-6, 0.864, 0.10),
@@ -95,7 +95,7 @@ NVLINK_4 = Link(
     reduce_scatter=Curve(3.56e-6, 0.627e-6, 5.05e-6, 0.869, 0.40),
     all_to_all=Curve(9.15e-6, 0.044e-6, 2.87e-6, 0.702, 0.0),
     in_switch=InSwitch(12.71e-6, 11.59e-6, 0.727, 1.067),
-    source=_NCCL.format("2.29", 8) + f", H100 and H200; {_NETWORK}; fitted by service.calibration.links",
+    source=_NCCL.format("2.29", 8) + f", H100 and H200; {_NETWORK}; fitted by tests.calibration.links",
 )
 NVLINK_5 = Link(
     all_reduce=Curve(4.36e-6, 1.278e-6, 7.13e-6, 0.812, 0.0),
@@ -103,14 +103,14 @@ NVLINK_5 = Link(
     reduce_scatter=Curve(5.60e-6, 1.298e-6, 4.61e-6, 0.841, 0.35),
     all_to_all=Curve(12.72e-6, 0.405e-6, 1.68e-6, 0.730, 0.80),
     in_switch=InSwitch(18.49e-6, 13.07e-6, 0.627, 0.944),
-    source=_NCCL.format("2.29", 8) + f", B200, B300, GB200 and GB300; {_NETWORK}; fitted by service.calibration.links",
+    source=_NCCL.format("2.29", 8) + f", B200, B300, GB200 and GB300; {_NETWORK}; fitted by tests.calibration.links",
 )
 HOST_BUS = Link(
     all_reduce=Curve(0.19e-6, 2.630e-6, 9.19e-6, 0.363, -0.40),
     all_gather=Curve(3.87e-6, 2.423e-6, 7.11e-6, 0.349, -0.35),
     reduce_scatter=Curve(1.92e-6, 2.651e-6, 8.77e-6, 0.361, -0.30),
     all_to_all=Curve(2.78e-6, 3.275e-6, 4.23e-6, 0.302, -0.30),
-    source=_NCCL.format("2.29", 8) + ", RTX PRO 6000 over PCIe 5; fitted by service.calibration.links",
+    source=_NCCL.format("2.29", 8) + ", RTX PRO 6000 over PCIe 5; fitted by tests.calibration.links",
 )
 """Where no fast link reaches the whole domain, its GPUs talk over the host's bus."""
 
@@ -200,7 +200,7 @@ NETWORK_FRACTION = 0.96
 """Share of the adapter's rate that rings reach at large messages: 47.9 of 50 GB/s for each of 32 B200 (EFA), 192 of 200
 GB/s for a DGX A100 and 96 of 100 GB/s for 3 nodes of A100 (InfiniBand), 46 to 48 of 50 GB/s expected of NDR adapters.
 Other networks reach less: 4 nodes of 8 H100 over RoCE 320 of 400 GB/s; more than a few racks are not measured here.
-Source: stas00/ml-engineering@744d01e network README, fitted by service.calibration.links; NVIDIA/nccl issues 812
+Source: stas00/ml-engineering@744d01e network README, fitted by tests.calibration.links; NVIDIA/nccl issues 812
 and 1221, NVIDIA/nccl-tests issues 119 and 290."""
 
 NETWORK_HOP_SECONDS = 14e-6

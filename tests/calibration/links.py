@@ -1,4 +1,4 @@
-"""Published collectives, and the fit of the links and networks in `service/estimator/time`; a test compares both."""
+"""Published collectives, and the fit of the links and networks in `service/estimator/time`."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
