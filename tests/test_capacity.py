@@ -10,23 +10,13 @@ import pytest
 
 from service.catalogue import shipped_catalogue
 from tests.amounts import WHOLE
+from tests.capacity import measured
 from tests.capacity.figures import FIGURE, PAGE, figures, filled
-from tests.capacity.measured import (
-    BUSY,
-    RATE,
-    Size,
-    measured_costs,
-    measured_crowd,
-    measured_queues,
-    measured_rows,
-    planned,
-    read,
-)
 from tests.capacity.queueing import Service, service_of, simulated
 from tests.databases import new_database, prepared
 from tests.house.source import ROOT
 
-SMALL = Size(
+SMALL = measured.Size(
     seconds=0.1, workers=12, spell_seconds=1.2, lease_seconds=2.0, rows=300, shares=(0.2,), fewest=20, simulated=2_000
 )
 
@@ -37,7 +27,7 @@ whole = pytest.mark.skipif(not WHOLE, reason="measured by `.ci/proof capacity`, 
 @pytest.fixture(scope="module")
 def kept() -> dict[str, object]:
     """The run that was kept."""
-    return dict(read())
+    return dict(measured.read())
 
 
 @pytest.fixture(autouse=True)
@@ -63,8 +53,8 @@ def server(postgresql_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("server")
 def test_every_kind_of_request_is_answered_and_costs_something() -> None:
-    found = measured_costs("postgresql", SMALL)
-    assert found["costs"].keys() == read()["costs"]["postgresql"]["costs"].keys()
+    found = measured.measured_costs("postgresql", SMALL)
+    assert found["costs"].keys() == measured.read()["costs"]["postgresql"]["costs"].keys()
     for cost in found["costs"].values():
         assert cost["requests"] >= 4
         assert 0 < cost["p50_ms"] <= cost["p99_ms"]
@@ -76,7 +66,7 @@ def test_every_kind_of_request_is_answered_and_costs_something() -> None:
 
 @whole
 def test_workers_get_every_job_and_hand_it_in() -> None:
-    found = measured_crowd("sqlite", SMALL)
+    found = measured.measured_crowd("sqlite", SMALL)
     assert found["faults"] == {}
     assert found["waiting"]["requests"] < found["busy"]["requests"]
     assert found["single"]["p50_ms"] < 5_000
@@ -85,7 +75,7 @@ def test_workers_get_every_job_and_hand_it_in() -> None:
 
 @whole
 def test_own_rows_are_written_served_and_followed() -> None:
-    found = measured_rows("sqlite", SMALL.rows)
+    found = measured.measured_rows("sqlite", SMALL.rows)
     assert found["rows"] == SMALL.rows
     assert found["followed_seconds"] < 60
     assert min(found[name] for name in ("page_ms", "deep_page_ms", "sorted_page_ms", "row_ms", "priced_ms")) > 0
@@ -94,13 +84,13 @@ def test_own_rows_are_written_served_and_followed() -> None:
 @whole
 def test_a_rate_is_foretold_measured_and_planned_for(postgresql_server: str) -> None:
     assert postgresql_server
-    one, two = measured_queues(SMALL)
+    one, two = measured.measured_queues(SMALL)
     assert (one["replicas"], two["replicas"]) == (1, 2)
     for found in (one, two):
         assert found["requests"] > 1
         assert 0 < found["predicted"]["p50_ms"] <= found["predicted"]["p99_ms"]
-    for kind, found in planned(SMALL)["kinds"].items():
-        assert found["replicas"] * found["per_replica"] * BUSY >= RATE, kind
+    for kind, found in measured.planned(SMALL)["kinds"].items():
+        assert found["replicas"] * found["per_replica"] * measured.BUSY >= measured.RATE, kind
         assert 0 < found["p50_ms"] <= found["p99_ms"]
 
 
@@ -135,7 +125,7 @@ def test_service_times_are_as_different_as_measured_and_replicas_share_what_come
 
 def test_the_autoscaler_aims_for_what_is_planned() -> None:
     scaling = (PAGE.parent / "kubernetes" / "scaling.yaml").read_text(encoding="utf-8")
-    assert f"averageUtilization: {100 * BUSY:.0f}" in scaling
+    assert f"averageUtilization: {100 * measured.BUSY:.0f}" in scaling
 
 
 def test_the_page_tells_the_run_that_was_kept(kept: dict[str, object]) -> None:

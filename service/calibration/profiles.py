@@ -8,19 +8,8 @@ from itertools import pairwise
 from math import inf
 from typing import Any, Literal, get_args
 
+from service.calibration import traces
 from service.calibration.records import DeviceKind, Environment, Measurement, ProbeRecord
-from service.calibration.traces import (
-    DATA,
-    EXPORTED,
-    OPTIMIZER,
-    STEP,
-    Event,
-    Role,
-    Trace,
-    collective_of,
-    kind_of,
-    refused,
-)
 from service.estimator.question import Documented
 
 Span = tuple[float, float]
@@ -80,7 +69,7 @@ def length_seconds(spans: Iterable[Span]) -> float:
     return sum(end - start for start, end in spans)
 
 
-ROLES: tuple[Role, ...] = tuple(role for role in get_args(Role) if role not in ("step", "annotation"))
+ROLES: tuple[traces.Role, ...] = tuple(role for role in get_args(traces.Role) if role not in ("step", "annotation"))
 """Roles by precedence. Source: torch-tb-profiler 0.4.3 profiler/overall_parser.py."""
 
 MOST_STEPS = 64
@@ -102,19 +91,19 @@ class Step:
     """From the host's start, or the device's end of the step before, until both have ended."""
     host: Span
     """The host's part."""
-    events: list[Event] = field(default_factory=list)
+    events: list[traces.Event] = field(default_factory=list)
     """Those of which a part lies in the step, or in the host's part."""
 
 
-def steps_of(events: Sequence[Event]) -> list[Step]:
+def steps_of(events: Sequence[traces.Event]) -> list[Step]:
     """The steps of a trace with their events; the whole trace where it names none."""
     hosts = sorted((event for event in events if event.role == "step"), key=lambda one: one.start_seconds)
     if len(hosts) > MOST_STEPS:
         fix = "record 3 to 10 of them: torch.profiler.schedule(wait=1, warmup=1, active=3)"
-        raise refused("too_long", f"the trace has {len(hosts)} steps, and {MOST_STEPS} are read", fix)
+        raise traces.refused("too_long", f"the trace has {len(hosts)} steps, and {MOST_STEPS} are read", fix)
     if any(two.start_seconds < one.end_seconds - ROUNDING_SECONDS for one, two in pairwise(hosts)):
         message = "steps of the profiler overlap, so the file holds several processes or was merged"
-        raise refused("broken_nesting", message, "send the trace of one rank")
+        raise traces.refused("broken_nesting", message, "send the trace of one rank")
     steps = list(_spanned(hosts, events))
     if not hosts and events:
         whole = (events[0].start_seconds, max(one.end_seconds for one in events))
@@ -127,11 +116,11 @@ def steps_of(events: Sequence[Event]) -> list[Step]:
             step.events.append(event)
             entries += 1
         if entries > MOST_SHARED * len(events):
-            raise refused("broken_nesting", "most events last longer than a step", EXPORTED)
+            raise traces.refused("broken_nesting", "most events last longer than a step", traces.EXPORTED)
     return steps
 
 
-def _spanned(hosts: Sequence[Event], events: Sequence[Event]) -> Iterator[Step]:
+def _spanned(hosts: Sequence[traces.Event], events: Sequence[traces.Event]) -> Iterator[Step]:
     """Steps from their spans on the host, and the ends of what they launched."""
     done = {one.correlation: one.end_seconds for one in events if one.on_device and one.correlation is not None}
     starts = [host.start_seconds for host in hosts]
@@ -145,7 +134,7 @@ def _spanned(hosts: Sequence[Event], events: Sequence[Event]) -> Iterator[Step]:
     for host, end in zip(hosts, ends, strict=True):
         start = max(host.start_seconds, before)
         before = max(end, start)
-        name = host.name.removeprefix(STEP)
+        name = host.name.removeprefix(traces.STEP)
         yield Step(name=name, span=(start, before), host=(host.start_seconds, host.end_seconds))
 
 
@@ -154,7 +143,7 @@ _DIRECTIONS = {"HtoD": "host_to_device", "DtoH": "device_to_host"}
 _SYNCHRONISATIONS = ("Synchronize", "cudaMemcpy", "hipMemcpy", "WaitEvent")
 
 
-def summary_of(events: Sequence[Event]) -> dict[str, Any]:
+def summary_of(events: Sequence[traces.Event]) -> dict[str, Any]:
     """Summary of a trace, as a worker sends it with its record."""
     steps, has_device = steps_of(events), any(event.on_device for event in events)
     inside = [event for step in steps for event in _beginning_in(step)]
@@ -174,24 +163,24 @@ def summary_of(events: Sequence[Event]) -> dict[str, Any]:
     }
 
 
-def _beginning_in(step: Step) -> list[Event]:
+def _beginning_in(step: Step) -> list[traces.Event]:
     return [event for event in step.events if _began(event, step.span)]
 
 
-def _began(event: Event, span: Span) -> bool:
+def _began(event: traces.Event, span: Span) -> bool:
     return span[0] <= event.start_seconds < span[1]
 
 
-def _is_wait(event: Event) -> bool:
+def _is_wait(event: traces.Event) -> bool:
     is_call = event.role == "runtime" and "Async" not in event.name
     return is_call and any(word in event.name for word in _SYNCHRONISATIONS)
 
 
-def _spans(events: Iterable[Event], *roles: str) -> list[Span]:
+def _spans(events: Iterable[traces.Event], *roles: str) -> list[Span]:
     return merged((event.start_seconds, event.end_seconds) for event in events if not roles or event.role in roles)
 
 
-def _launches_of(step: Step) -> list[Event]:
+def _launches_of(step: Step) -> list[traces.Event]:
     calls = (one for one in step.events if any(word in one.name for word in _LAUNCHES))
     return [one for one in calls if _began(one, step.host)]
 
@@ -219,7 +208,7 @@ def _step_summary(step: Step, *, has_device: bool) -> dict[str, Any]:
         "exposed_communication_seconds": exposed,
         "could_overlap_seconds": min(exposed, alone),  # what work that runs alone could hide
         "waiting_for_data_seconds": length_seconds(
-            common([span], _spans(one for one in near if one.name.startswith(DATA)))
+            common([span], _spans(one for one in near if one.name.startswith(traces.DATA)))
         ),
         "device_idle_seconds": length_seconds(without([span], _spans(device, *ROLES))) if has_device else None,
         "launches": len(launching),
@@ -227,7 +216,7 @@ def _step_summary(step: Step, *, has_device: bool) -> dict[str, Any]:
     }
 
 
-def _kinds(events: Sequence[Event], *, has_device: bool) -> Mapping[str, float]:
+def _kinds(events: Sequence[traces.Event], *, has_device: bool) -> Mapping[str, float]:
     """Seconds by kind of work: on a device those of kernels and copies, where parallel streams each count."""
     seconds: dict[str, float] = {}
     on_host = (one for one in events if one.role in ("cpu_op", "communication", "annotation"))
@@ -237,7 +226,7 @@ def _kinds(events: Sequence[Event], *, has_device: bool) -> Mapping[str, float]:
     return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
 
-def _totals(named: Iterable[tuple[str, Event]], *, has_bytes: bool) -> dict[str, dict[str, float]]:
+def _totals(named: Iterable[tuple[str, traces.Event]], *, has_bytes: bool) -> dict[str, dict[str, float]]:
     totals: dict[str, dict[str, float]] = {}
     for name, event in named:
         total = totals.setdefault(name, {"count": 0, **({"bytes": 0} if has_bytes else {}), "seconds": 0.0})
@@ -256,16 +245,16 @@ class _Segment:
     end: float
     kind: str
     """Kind of work; empty where it is none, as in a call of the runtime or the host's own code."""
-    event: Event
+    event: traces.Event
 
 
 _WHOLE = ("optimizer", "attention")
 """Kinds of an operation that count for the operations and kernels within it too."""
 
 
-def _host_segments(events: Iterable[Event], launched: dict[int, str]) -> Iterator[_Segment]:
+def _host_segments(events: Iterable[traces.Event], launched: dict[int, str]) -> Iterator[_Segment]:
     """Time on each thread by the innermost event; `launched` gets the kinds of launches within `_WHOLE`."""
-    stacks: dict[str, list[tuple[Event, str]]] = {}
+    stacks: dict[str, list[tuple[traces.Event, str]]] = {}
     since: dict[str, float] = {}
     crossing = operations = 0
     for event in sorted(events, key=lambda one: (one.start_seconds, -one.end_seconds)):
@@ -289,10 +278,12 @@ def _host_segments(events: Iterable[Event], launched: dict[int, str]) -> Iterato
         yield from _closed(stack, since, lane, inf)
     if crossing > CROSSING_FRACTION * operations:
         message = f"{crossing} operations of a thread end after the one in which they began"
-        raise refused("broken_nesting", message, EXPORTED)
+        raise traces.refused("broken_nesting", message, traces.EXPORTED)
 
 
-def _closed(stack: list[tuple[Event, str]], since: dict[str, float], lane: str, now: float) -> Iterator[_Segment]:
+def _closed(
+    stack: list[tuple[traces.Event, str]], since: dict[str, float], lane: str, now: float
+) -> Iterator[_Segment]:
     """Time of the open events of a thread until now; those that have ended leave the stack."""
     while stack:
         event, kind = stack[-1]
@@ -305,28 +296,28 @@ def _closed(stack: list[tuple[Event, str]], since: dict[str, float], lane: str, 
         stack.pop()
 
 
-def _host_kind(event: Event, outer: str) -> str:
-    if event.name.startswith(OPTIMIZER):
+def _host_kind(event: traces.Event, outer: str) -> str:
+    if event.name.startswith(traces.OPTIMIZER):
         return "optimizer"
     if outer in _WHOLE or event.role == "runtime":
         return outer if outer in _WHOLE else ""
-    if event.name.startswith(DATA):
+    if event.name.startswith(traces.DATA):
         return "waiting_for_data"
-    return outer if event.role == "annotation" else kind_of(event.name)
+    return outer if event.role == "annotation" else traces.kind_of(event.name)
 
 
-def _device_segments(events: Iterable[Event], launched: Mapping[int, str]) -> list[_Segment]:
+def _device_segments(events: Iterable[traces.Event], launched: Mapping[int, str]) -> list[_Segment]:
     on_device = (one for one in events if one.on_device)
     return [_Segment(one.start_seconds, one.end_seconds, _device_kind(one, launched), one) for one in on_device]
 
 
-def _device_kind(event: Event, launched: Mapping[int, str]) -> str:
+def _device_kind(event: traces.Event, launched: Mapping[int, str]) -> str:
     if event.role == "communication":
         return "communication"
     if event.role in ("memcpy", "memset"):
         return "copies"
     inherited = launched.get(event.correlation) if event.correlation is not None else None
-    return inherited or kind_of(event.name)
+    return inherited or traces.kind_of(event.name)
 
 
 PartKind = Literal[
@@ -460,7 +451,7 @@ class Profile(Documented):
     """Its longest gaps."""
 
 
-def profile_of(trace: Trace) -> Profile:
+def profile_of(trace: traces.Trace) -> Profile:
     """The profile of a trace."""
     steps, has_device = steps_of(trace.events), any(event.on_device for event in trace.events)
     profiled = tuple(_profiled_step(step, has_device=has_device) for step in steps)
@@ -488,7 +479,7 @@ def profile_of(trace: Trace) -> Profile:
         copies=tuple(_copies(inside)),
         synchronisations=len(waits),
         synchronising_seconds=length_seconds(common([step.span], _spans(waits))),
-        updates=sum(one.name.startswith(OPTIMIZER) for one in step.events if _began(one, step.host)),
+        updates=sum(one.name.startswith(traces.OPTIMIZER) for one in step.events if _began(one, step.host)),
         gaps=tuple(_gaps(step, segments, host)),
     )
 
@@ -501,7 +492,7 @@ def _profiled_step(step: Step, *, has_device: bool) -> ProfiledStep:
     )
 
 
-def _counts(inside: Iterable[Event], launched: Mapping[int, str], *, has_device: bool) -> Counter[str]:
+def _counts(inside: Iterable[traces.Event], launched: Mapping[int, str], *, has_device: bool) -> Counter[str]:
     work = (one for one in inside if has_device == one.on_device and one.role not in ("step", "annotation", "runtime"))
     return Counter(_device_kind(one, launched) if has_device else _host_kind(one, "") for one in work)
 
@@ -531,11 +522,11 @@ _NO_WORK = ("communication", "copies", "waiting_for_data")
 
 def _collectives(step: Step, spans: Mapping[str, list[Span]], *, has_device: bool) -> Iterator[ProfiledCollective]:
     work = merged(span for kind, own in spans.items() if kind not in _NO_WORK for span in own)
-    grouped: dict[str, list[Event]] = {}
+    grouped: dict[str, list[traces.Event]] = {}
     for event in step.events:
         if event.role == "communication" and event.on_device == has_device:
             named = event.collective[0] if event.collective else event.name
-            grouped.setdefault(collective_of(named), []).append(event)
+            grouped.setdefault(traces.collective_of(named), []).append(event)
     for kind, own in grouped.items():
         running = common([step.span], _spans(own))
         known = [one.collective[1] for one in own if one.collective]
@@ -548,7 +539,7 @@ def _collectives(step: Step, spans: Mapping[str, list[Span]], *, has_device: boo
         )
 
 
-def _copies(inside: Sequence[Event]) -> Iterator[ProfiledCopies]:
+def _copies(inside: Sequence[traces.Event]) -> Iterator[ProfiledCopies]:
     for mark, direction in _DIRECTIONS.items():
         own = [one for one in inside if one.role == "memcpy" and mark in one.name]
         if own:
@@ -585,8 +576,8 @@ def _gaps(step: Step, segments: Sequence[_Segment], host: Sequence[_Segment]) ->
         )
 
 
-def _gap_kind(event: Event) -> GapKind:
-    if event.name.startswith(DATA):
+def _gap_kind(event: traces.Event) -> GapKind:
+    if event.name.startswith(traces.DATA):
         return "waiting_for_data"
     if _is_wait(event) or (event.role == "runtime" and "Memcpy" in event.name):  # one from unpinned memory waits too
         return "synchronisation"
@@ -599,7 +590,7 @@ MOST_PRODUCTS = 256
 """Shapes of products that are measured."""
 
 
-def _products(events: Sequence[Event]) -> Iterator[Measurement]:
+def _products(events: Sequence[traces.Event]) -> Iterator[Measurement]:
     """Seconds of each matrix product, the median over its calls; the sum where it has several kernels."""
     shapes = {one.outer: one.product for one in events if one.product is not None and one.outer is not None}
     calls: dict[int, float] = {}
@@ -624,7 +615,7 @@ def _products(events: Sequence[Event]) -> Iterator[Measurement]:
         )
 
 
-def product_records(trace: Trace) -> tuple[ProbeRecord, ...]:
+def product_records(trace: traces.Trace) -> tuple[ProbeRecord, ...]:
     """Matrix products as a record that a calibration is fitted on: those of a named GPU whose shapes were recorded."""
     products = tuple(_products(trace.events))
     if trace.device is None or not products:

@@ -10,22 +10,9 @@ from importlib.resources import files
 from math import isfinite
 from typing import Any
 
+from service.catalogue import rows
 from service.catalogue.bounds import faults_of
 from service.catalogue.catalogue import Catalogue
-from service.catalogue.rows import (
-    ClusterRow,
-    ExactCounts,
-    GpuRow,
-    ModelRow,
-    PriceRow,
-    PublishedCounts,
-    Purchase,
-    RegionRow,
-    Row,
-    UnsoundFact,
-    is_date,
-    key_of,
-)
 from service.estimator.question import Cluster, Gpu, Model
 from service.estimator.time.rates import MATRIX_RATES
 
@@ -40,7 +27,7 @@ UNMEASURED_ARCHITECTURES = frozenset({
 """GPU generations without measured efficiencies; any other unknown name is a spelling error."""
 
 
-def model_row(row: Mapping[str, Any]) -> ModelRow:
+def model_row(row: Mapping[str, Any]) -> rows.ModelRow:
     """A model preset from an object of `models/*.json`, whose names are those of ModelRow and Model."""
     with _named("model", row.get("slug")):
         values = dict(row)
@@ -49,17 +36,19 @@ def model_row(row: Mapping[str, Any]) -> ModelRow:
             lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
             values["model"] = Model(**{**fields, **lists})
         if "exact" in row:
-            values["exact"] = ExactCounts(**row["exact"])
+            values["exact"] = rows.ExactCounts(**row["exact"])
         if "published" in row:
-            values["published"] = PublishedCounts(**row["published"])
-        return ModelRow(**{"model": None, **values, "aliases": tuple(row.get("aliases", ()))})
+            values["published"] = rows.PublishedCounts(**row["published"])
+        return rows.ModelRow(**{"model": None, **values, "aliases": tuple(row.get("aliases", ()))})
 
 
-def gpu_row(row: Mapping[str, str]) -> GpuRow:
+def gpu_row(row: Mapping[str, str]) -> rows.GpuRow:
     """An accelerator from a line of `gpus.csv`; frameworks run fp32 matrix products in TF32 where a GPU has it."""
     with _named("gpu", row.get("slug")):
         if row["architecture"] not in MATRIX_RATES.keys() | UNMEASURED_ARCHITECTURES:
-            raise UnsoundFact("its architecture is neither measured (MATRIX_RATES) nor in UNMEASURED_ARCHITECTURES")
+            raise rows.UnsoundFact(
+                "its architecture is neither measured (MATRIX_RATES) nor in UNMEASURED_ARCHITECTURES"
+            )
         rates = {name: _rate(row, name) for name in ("bf16", "fp16", "fp8", "fp4", "int8")}
         gpu = Gpu(
             slug=row["slug"],
@@ -77,7 +66,7 @@ def gpu_row(row: Mapping[str, str]) -> GpuRow:
         )
         columns = ("name", "vendor", "usable_basis", "link_name", "source", "as_of", "verified", "note")
         texts: dict[str, Any] = {column: row[column] for column in columns}
-        return GpuRow(
+        return rows.GpuRow(
             gpu=gpu,
             purchase=_purchase(row),
             release_year=int(row["release_year"]),
@@ -87,7 +76,7 @@ def gpu_row(row: Mapping[str, str]) -> GpuRow:
         )
 
 
-def cluster_row(slug: str, row: Mapping[str, Any]) -> ClusterRow:
+def cluster_row(slug: str, row: Mapping[str, Any]) -> rows.ClusterRow:
     """A machine from a table of `clusters.toml`."""
     with _named("cluster", slug):
         cluster = Cluster(
@@ -95,43 +84,43 @@ def cluster_row(slug: str, row: Mapping[str, Any]) -> ClusterRow:
             inter_node_bytes_per_s=row["network_gbit_per_s"] * GBIT_PER_S_BYTES_PER_S,
         )
         texts = {name: row[name] for name in ("name", "source", "as_of", "verified")}
-        return ClusterRow(
+        return rows.ClusterRow(
             slug=slug, cluster=cluster, aliases=tuple(row.get("aliases", ())), note=row.get("note", ""), **texts
         )
 
 
-def price_row(row: Mapping[str, str]) -> PriceRow:
+def price_row(row: Mapping[str, str]) -> rows.PriceRow:
     """A price from a line of `prices.csv`."""
     with _named("price", f"{row.get('provider')} {row.get('instance_type')}"):
         numbers = {name: _number(row, name) for name in ("usd_per_gpu_hour", "usd_per_instance_hour")}
         values: dict[str, Any] = {**row, **numbers, "gpu_count": int(row["gpu_count"])}
-        price = PriceRow(**values)
+        price = rows.PriceRow(**values)
         if (
             price.gpu_count < 1
             or abs(price.usd_per_instance_hour / price.gpu_count / price.usd_per_gpu_hour - 1) > 0.01
         ):
-            raise UnsoundFact("the machine's price is not that of its GPUs together")
+            raise rows.UnsoundFact("the machine's price is not that of its GPUs together")
         return price
 
 
-def region_row(row: Mapping[str, str]) -> RegionRow:
+def region_row(row: Mapping[str, str]) -> rows.RegionRow:
     """A place from a line of `regions.csv`."""
     with _named("region", row.get("slug")):
         shares = {name: float(row[name]) for name in ("carbon_free_fraction", "pue") if row[name]}
         words: dict[str, Any] = {name: cell for name, cell in row.items() if cell and name not in shares}
         aliases, intensity = _names(row["aliases"]), float(row["grid_kg_co2e_per_kwh"])
-        place = RegionRow(**{**words, **shares, "aliases": aliases, "grid_kg_co2e_per_kwh": intensity})
+        place = rows.RegionRow(**{**words, **shares, "aliases": aliases, "grid_kg_co2e_per_kwh": intensity})
         if (place.pue is None) != (place.pue_source is None):
-            raise UnsoundFact("a pue needs a pue_source, and nothing else does")
+            raise rows.UnsoundFact("a pue needs a pue_source, and nothing else does")
         return place
 
 
-def _purchase(row: Mapping[str, str]) -> Purchase | None:
+def _purchase(row: Mapping[str, str]) -> rows.Purchase | None:
     if not row["purchase_usd"]:
         return None
-    bought = Purchase(usd=_number(row, "purchase_usd"), as_of=row["purchase_as_of"], source=row["purchase_source"])
-    if not is_date(bought.as_of):
-        raise UnsoundFact("purchase_as_of is no date")
+    bought = rows.Purchase(usd=_number(row, "purchase_usd"), as_of=row["purchase_as_of"], source=row["purchase_source"])
+    if not rows.is_date(bought.as_of):
+        raise rows.UnsoundFact("purchase_as_of is no date")
     return bought
 
 
@@ -140,27 +129,27 @@ def _named(kind: str, slug: object) -> Iterator[None]:
     try:
         yield
     except KeyError as error:
-        raise UnsoundFact(f"{kind} {slug}: {error} is missing") from None
-    except (UnsoundFact, TypeError, ValueError) as error:
-        raise UnsoundFact(f"{kind} {slug}: {error}") from None
+        raise rows.UnsoundFact(f"{kind} {slug}: {error} is missing") from None
+    except (rows.UnsoundFact, TypeError, ValueError) as error:
+        raise rows.UnsoundFact(f"{kind} {slug}: {error}") from None
 
 
-SPECS = {ModelRow: ("model",), GpuRow: ("gpu", "purchase"), ClusterRow: ("cluster",)}
+SPECS = {rows.ModelRow: ("model",), rows.GpuRow: ("gpu", "purchase"), rows.ClusterRow: ("cluster",)}
 
 
-def check_row(row: Row) -> None:
+def check_row(row: rows.Row) -> None:
     """Refuse a row with a value outside the bounds of its field."""
     specs = [getattr(row, part) for part in SPECS[type(row)]] if type(row) in SPECS else [row]
-    with _named(type(row).__name__.removesuffix("Row").lower(), key_of(row)):
+    with _named(type(row).__name__.removesuffix("Row").lower(), rows.key_of(row)):
         for spec in filter(None, specs):
             if faults := faults_of(spec):
-                raise UnsoundFact("; ".join(fault.message(name) for name, fault in faults.items()))
+                raise rows.UnsoundFact("; ".join(fault.message(name) for name, fault in faults.items()))
 
 
 def _number(row: Mapping[str, str], column: str) -> float:
     value = float(row[column])
     if not (isfinite(value) and value > 0):
-        raise UnsoundFact(f"{column} is not above 0")
+        raise rows.UnsoundFact(f"{column} is not above 0")
     return value
 
 
@@ -205,5 +194,5 @@ def csv_rows(name: str) -> Iterator[Mapping[str, str]]:
     """Rows of a data file of the package, each with a cell for every column."""
     for row in csv.DictReader(files(DATA).joinpath(name).read_text(encoding="utf-8").splitlines()):
         if None in row or None in row.values():
-            raise UnsoundFact(f"a row of {name} has more or fewer cells than the header")
+            raise rows.UnsoundFact(f"a row of {name} has more or fewer cells than the header")
         yield row

@@ -10,20 +10,7 @@ import typer
 from typer.core import TyperOption
 
 from service.catalogue import shipped_catalogue
-from service.cli.console import (
-    AsCsv,
-    AsJson,
-    Body,
-    CommandGroup,
-    Key,
-    Progress,
-    StrictCommand,
-    Url,
-    connected,
-    no_garbage_collection,
-    print_answer,
-    without_converters,
-)
+from service.cli import console
 from service.cli.reports import (
     comparison_report,
     describe_counts,
@@ -40,10 +27,10 @@ from service.cli.reports import (
 from service.errors import Refused
 from service.validation.flat import ALIASES, COMMAND_LINE, body_of_flat, flat_fields, rephrased
 
-app = CommandGroup()
+app = console.CommandGroup()
 
 
-@no_garbage_collection()
+@console.no_garbage_collection()
 def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
     """Estimate a training job. Needs no server and no database; repeat an option for a list."""
     from service.features.estimates.answers import answer
@@ -55,7 +42,7 @@ def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
         result = answer(read_question(body, catalogue), catalogue)
     except Refused as refused:
         raise Refused(*(rephrased(problem, COMMAND_LINE) for problem in refused.problems)) from None
-    print_answer(result, report, as_json=as_json)
+    console.print_answer(result, report, as_json=as_json)
 
 
 def _parameters(given: Mapping[str, list[str] | None]) -> list[tuple[str, str]]:
@@ -71,7 +58,7 @@ GIVEN = f"{__name__}.given"
 """Entry of a context: the option names on the command line."""
 
 
-class QuestionCommand(StrictCommand):
+class QuestionCommand(console.StrictCommand):
     """A command with an option for each field of a question; to read all of them would take longer than an estimate."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -86,7 +73,7 @@ class QuestionCommand(StrictCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The options that are read."""
-        options, given = without_converters(super().get_params(ctx)), ctx.meta.get(GIVEN)
+        options, given = console.without_converters(super().get_params(ctx)), ctx.meta.get(GIVEN)
         if given is None:
             return options
         return [option for option in options if option.name not in flat_fields() or given.intersection(option.opts)]
@@ -116,8 +103,8 @@ ORDERS = {
     "descending": "true for the largest first.",
     "columns": "Number of each row, as cells name it; repeat it for more.",
 }
-AS_JSON = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
-AS_CSV = Parameter("as_csv", Parameter.KEYWORD_ONLY, default=False, annotation=AsCsv)
+AS_JSON = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=console.AsJson)
+AS_CSV = Parameter("as_csv", Parameter.KEYWORD_ONLY, default=False, annotation=console.AsCsv)
 
 
 def _add(name: str, command: Any, *options: Parameter) -> None:
@@ -139,7 +126,7 @@ def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
     except Refused as refused:
         problems = (rephrased(flat_problem(problem), COMMAND_LINE, BESIDE) for problem in refused.problems)
         raise Refused(*problems) from None
-    print_answer(
+    console.print_answer(
         result, comparison_report, as_json=as_json, as_csv=as_csv, csv=MetricTable.csv, json_form=attrgetter("answer")
     )
 
@@ -149,36 +136,36 @@ _add("compare", _compare, AS_JSON, AS_CSV, MODEL, *FIELDS, *ROWS)
 
 
 @app.command()
-def plan(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+def plan(file: console.Body, *, as_json: console.AsJson = False, as_csv: console.AsCsv = False) -> None:
     """Search the best layouts of a job. The answer of POST /v1/plans; a long search prints its progress on stderr."""
     from service.answers.plans import PlanAnswer
     from service.features.plans.search_plans import search
     from service.validation.json_text import body_in
 
-    with Progress() as progress:
+    with console.Progress() as progress:
         for step in search(body_in(file), shipped_catalogue()):
             if isinstance(step, PlanAnswer):
                 answer = step
             else:
                 progress.report(f"so far {describe_counts(step)}")
-    print_answer(answer, plans_report, as_json=as_json, as_csv=as_csv, csv=plans_csv)
+    console.print_answer(answer, plans_report, as_json=as_json, as_csv=as_csv, csv=plans_csv)
 
 
 @app.command()
-def solve(file: Body, *, as_json: AsJson = False) -> None:
+def solve(file: console.Body, *, as_json: console.AsJson = False) -> None:
     """Solve for an open field: the value that suffices, and the next that does not. The answer of POST /v1/solve."""
     from service.features.solve.solve import solve as solution_of
     from service.validation.json_text import body_in
 
-    print_answer(solution_of(body_in(file), shipped_catalogue()), solution_report, as_json=as_json)
+    console.print_answer(solution_of(body_in(file), shipped_catalogue()), solution_report, as_json=as_json)
 
 
 @app.command()
 def diagnose(
-    file: Body,
+    file: console.Body,
     message: Annotated[str | None, typer.Argument(help="File that holds the message; else the body holds it.")] = None,
     *,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """Diagnose an out-of-memory error, with changes that help. The answer of POST /v1/diagnose."""
     from service.features.diagnose.diagnose import diagnose as diagnosis_of
@@ -186,7 +173,7 @@ def diagnose(
 
     text = {} if message is None else {"message": text_in(message)}
     diagnosis = diagnosis_of({**body_in(file), **text}, shipped_catalogue())
-    print_answer(diagnosis, diagnosis_report, as_json=as_json)
+    console.print_answer(diagnosis, diagnosis_report, as_json=as_json)
 
 
 @app.command()
@@ -199,7 +186,7 @@ def profile(
     records: Annotated[
         Path | None, typer.Option(help="File to write the matrix products to, for measurements.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """Show where the time of a training step goes, beside its prediction. The answer of POST /v1/profiles."""
     from service.calibration.traces import MOST_BYTES
@@ -213,25 +200,25 @@ def profile(
     result = profile_of(bytes_in(trace, MOST_BYTES), body, shipped_catalogue(), has_records=records is not None)
     if records is not None:
         records.write_bytes(to_bytes({"records": result.records}))
-    print_answer(result, profile_report, as_json=as_json)
+    console.print_answer(result, profile_report, as_json=as_json)
 
 
 @app.command()
-def sensitivity(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+def sensitivity(file: console.Body, *, as_json: console.AsJson = False, as_csv: console.AsCsv = False) -> None:
     """Vary the fields of a question. The table of POST /v1/sensitivity."""
     from service.features.compare.compare import MetricTable
     from service.features.sensitivity.vary import vary
     from service.validation.json_text import body_in
 
     varied = vary(body_in(file), shipped_catalogue())
-    print_answer(
+    console.print_answer(
         varied, table_report, as_json=as_json, as_csv=as_csv, csv=MetricTable.csv, json_form=attrgetter("answer")
     )
 
 
 @app.command()
 def sweep(
-    file: Body,
+    file: console.Body,
     *,
     out: Annotated[Path, typer.Option(help="Table to write: a name that ends with .parquet or .csv.")],
     replace: Annotated[bool, typer.Option("--replace", help="Replace the existing table.")] = False,
@@ -246,7 +233,7 @@ def sweep(
     if out.exists() and not replace:
         raise TableExists(f"{out} is there already; name another file, or say --replace")
     request = read_sweep(body_in(file), shipped_catalogue())
-    with Progress() as progress:
+    with console.Progress() as progress:
 
         def report(counts: Counts) -> None:
             progress.report(f"{counts.rows:,} of {request.axes.rows:,} rows")
@@ -263,13 +250,13 @@ NoWait = Annotated[bool, typer.Option("--no-wait", help="Print the queued launch
 
 @app.command("launch-check")
 def launch_check(
-    file: Body,
+    file: console.Body,
     *,
     no_wait: NoWait = False,
-    url: Url = "http://localhost:8000",
-    key: Key = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    url: console.Url = "http://localhost:8000",
+    key: console.Key = None,
+    as_json: console.AsJson = False,
+    as_csv: console.AsCsv = False,
 ) -> None:
     """Measure parts of a job on a worker before it starts; the exit code of a no-go is 1."""
     from service.client.sending import Event
@@ -279,9 +266,9 @@ def launch_check(
         for line in describe_event(event.name, event.data):
             typer.echo(line, err=True)
 
-    with connected(url, key) as client:
+    with console.connected(url, key) as client:
         created = client.launch_checks.create(body_in(file))
         check = created if no_wait else client.launch_checks.wait(created.id, report)
-    print_answer(check, launch_check_report, as_json=as_json, as_csv=as_csv, csv=launch_check_csv)
+    console.print_answer(check, launch_check_report, as_json=as_json, as_csv=as_csv, csv=launch_check_csv)
     if check.verdict == "no-go":
         raise typer.Exit(1)

@@ -12,17 +12,9 @@ from time import monotonic, sleep
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy import exc
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, ExceptionContext, make_url
-from sqlalchemy.exc import (
-    ArgumentError,
-    DatabaseError,
-    DBAPIError,
-    InterfaceError,
-    InternalError,
-    OperationalError,
-    SQLAlchemyError,
-)
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -66,10 +58,11 @@ _UNWRITTEN_POSTGRESQL = {"53100", "25006"}
 """disk_full, read_only_sql_transaction: the latter from a server that has become a replica."""
 
 
-def refusal_of(error: DBAPIError) -> Unreachable | None:
+def refusal_of(error: exc.DBAPIError) -> Unreachable | None:
     """The error for the caller, by SQLite's result code or PostgreSQL's SQLSTATE; None for a fault of the statement."""
     is_of_database = (
-        isinstance(error, OperationalError | InterfaceError | InternalError) or type(error) is DatabaseError
+        isinstance(error, exc.OperationalError | exc.InterfaceError | exc.InternalError)
+        or type(error) is exc.DatabaseError
     )
     if not (is_of_database or error.connection_invalidated):  # a damaged file is a DatabaseError of no narrower kind
         return None
@@ -87,7 +80,7 @@ def watch_errors(engine: sa.Engine, report: Callable[[str], None]) -> None:
 
     def handle(context: ExceptionContext) -> None:
         error = context.sqlalchemy_exception
-        refusal = refusal_of(error) if isinstance(error, DBAPIError) else None
+        refusal = refusal_of(error) if isinstance(error, exc.DBAPIError) else None
         if refusal is not None:
             report("busy" if isinstance(refusal, Busy) else "unreachable")
 
@@ -259,7 +252,7 @@ def answering() -> Iterator[None]:
         yield
     except NoFreeConnection as error:
         raise Unreachable(NO_ANSWER) from error
-    except DBAPIError as error:
+    except exc.DBAPIError as error:
         refusal = refusal_of(error)
         if refusal is None:
             raise
@@ -269,7 +262,7 @@ def answering() -> Iterator[None]:
 def _parse(url: str | URL) -> URL:
     try:
         parsed = make_url(url)
-    except (ArgumentError, ValueError):
+    except (exc.ArgumentError, ValueError):
         raise StartupError(f"the database URL cannot be read; {_FORMS}") from None
     if parsed.drivername not in _POSTGRESQL | _SQLITE:
         raise StartupError(f"the database URL names a database that traincost does not speak; {_FORMS}")
@@ -337,7 +330,7 @@ def takes_changes(engine: sa.Engine) -> bool:
         with writing(engine) as connection:
             result = connection.exec_driver_sql(_CHANGE_NOTHING[engine.dialect.name])
             return bool(result.scalar()) if result.returns_rows else True
-    except SQLAlchemyError:
+    except exc.SQLAlchemyError:
         return False
 
 

@@ -20,17 +20,8 @@ from typing import Any, get_args
 
 from service.calibration.records import SLOWDOWNS, ProbeName, ProbeRecord, ProbeTask
 from service.errors import Refused
+from service.worker import probing
 from service.worker.devices import EnvironmentWatch, chosen_device, missing_torch, refuse_busy, watched
-from service.worker.probing import (
-    RENDEZVOUS,
-    CannotRun,
-    Place,
-    ProbeContext,
-    ProbeResult,
-    is_out_of_memory,
-    place_of,
-    start_ranks,
-)
 from service.worker.runners import PROGRESS, RECORD
 from service.worker.supervisor import end_with_starter
 
@@ -46,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     end_with_starter()
     file, folder = map(Path, arguments)
     task = ProbeTask(**json.loads(file.read_text(encoding="utf-8")))
-    place = place_of(task.ranks, os.environ)
+    place = probing.place_of(task.ranks, os.environ)
     if place is None:
         return _run_ranks(task, folder, (sys.executable, "-m", "service.worker.probe_process", *arguments))
     record = run_task(task, folder, place, started)
@@ -61,7 +52,7 @@ def write_json(content: Any, path: Path) -> None:
     unfinished.replace(path)
 
 
-def run_task(task: ProbeTask, folder: Path, place: Place, started_seconds: float) -> ProbeRecord:
+def run_task(task: ProbeTask, folder: Path, place: probing.Place, started_seconds: float) -> ProbeRecord:
     """Run the probe of a task as one rank, from its start by the monotonic clock."""
     record = ProbeRecord(probe=task.probe, status="skipped")
     watches: list[EnvironmentWatch] = []
@@ -70,7 +61,7 @@ def run_task(task: ProbeTask, folder: Path, place: Place, started_seconds: float
         record = replace(
             record, status="succeeded", reason=result.reason, measurements=result.measurements, summary=result.summary
         )
-    except (CannotRun, Refused) as error:
+    except (probing.CannotRun, Refused) as error:
         record = replace(record, reason=str(error))
     except Exception as error:  # any error becomes the reason of the record
         record = replace(record, status="failed", reason=_reason(error))
@@ -89,20 +80,22 @@ def run_task(task: ProbeTask, folder: Path, place: Place, started_seconds: float
 
 
 def _result(
-    task: ProbeTask, folder: Path, place: Place, started_seconds: float, watches: list[EnvironmentWatch]
-) -> ProbeResult:
+    task: ProbeTask, folder: Path, place: probing.Place, started_seconds: float, watches: list[EnvironmentWatch]
+) -> probing.ProbeResult:
     """The result of a probe; its environment is appended to the list as soon as it is known."""
     if lacking := missing_torch():
-        raise CannotRun(lacking)
+        raise probing.CannotRun(lacking)
     if task.probe not in get_args(ProbeName):
-        raise CannotRun(f"no probe {task.probe} in this release of the worker; it has {', '.join(get_args(ProbeName))}")
+        raise probing.CannotRun(
+            f"no probe {task.probe} in this release of the worker; it has {', '.join(get_args(ProbeName))}"
+        )
 
     def report(done_fraction: float, note: str) -> None:
         if place.rank == 0:
             write_json({"done_fraction": done_fraction, "note": note}, folder / PROGRESS)
 
     most_seconds = task.timeout_seconds - min(MOST_RESERVED_SECONDS, RESERVED_FRACTION * task.timeout_seconds)
-    context = ProbeContext(
+    context = probing.ProbeContext(
         device=chosen_device(place.local_rank),
         folder=folder,
         end_seconds=started_seconds + min(most_seconds, float(task.parameters.get("seconds", most_seconds))),
@@ -121,22 +114,22 @@ def _result(
             torch.cuda.set_device(context.device)
         probe = importlib.import_module(f"service.worker.probes.{task.probe}")
         context.report(0.0, f"measuring on {watch.environment.device}")
-        result: ProbeResult = probe.run(task.parameters, context)
+        result: probing.ProbeResult = probe.run(task.parameters, context)
     return result
 
 
 def _reason(error: Exception) -> str:
     message = str(error).strip().partition("\n")[0]
-    if is_out_of_memory(error):
+    if probing.is_out_of_memory(error):
         return f"out of memory: {message}; ask for a smaller micro-batch or sequence, or for a device with more memory"
     return f"{type(error).__name__}: {message}"
 
 
 def _run_ranks(task: ProbeTask, folder: Path, command: Sequence[str]) -> int:
     """Start every rank of a task; the record of the first rank that fails becomes that of the task."""
-    for name in (RENDEZVOUS, *(_record_name(rank) for rank in range(task.ranks))):
+    for name in (probing.RENDEZVOUS, *(_record_name(rank) for rank in range(task.ranks))):
         (folder / name).unlink(missing_ok=True)
-    failed = start_ranks(task.ranks, command)
+    failed = probing.start_ranks(task.ranks, command)
     if failed is None:
         return 0
     own = folder / _record_name(failed)

@@ -14,18 +14,7 @@ import pytest
 
 from service.api.errors import MOST_BYTES
 from service.errors import MOST_PROBLEMS
-from service.estimator.question import (
-    Checkpointing,
-    Cluster,
-    Egress,
-    Layout,
-    Model,
-    OwnedPrice,
-    Price,
-    Recipe,
-    Recompute,
-    Storage,
-)
+from service.estimator import question
 from service.validation.flat import flat_fields
 from service.validation.question_parts import QUESTION_SPECS, CardPrice, CataloguePrice, Nodes
 from tests.amounts import WHOLE
@@ -39,19 +28,19 @@ MODEL = {
 }  # fmt: skip
 
 PARTS: dict[type, tuple[str, dict[str, Any]]] = {
-    Model: ("model", MODEL),
-    Recipe: ("recipe", {"sequence_length": 2048}),
-    Recompute: ("recipe.recompute", {"granularity": "full"}),
-    Layout: ("layout", {}),
-    Cluster: ("cluster", {"gpu": "h100-sxm5-80gb", "gpus": 8}),
+    question.Model: ("model", MODEL),
+    question.Recipe: ("recipe", {"sequence_length": 2048}),
+    question.Recompute: ("recipe.recompute", {"granularity": "full"}),
+    question.Layout: ("layout", {}),
+    question.Cluster: ("cluster", {"gpu": "h100-sxm5-80gb", "gpus": 8}),
     Nodes: ("cluster", {"preset": "dgx-h100"}),
-    Price: ("price", {}),
+    question.Price: ("price", {}),
     CataloguePrice: ("price", {"provider": "aws", "region": "us-east-1", "price_model": "on-demand"}),
     CardPrice: ("price", {"rate_card": "ours"}),
-    OwnedPrice: ("price", {"amortisation_years": 4}),
-    Checkpointing: ("recipe.checkpoint", {}),
-    Storage: ("price.storage", {"usd_per_gb_month": 0.02}),
-    Egress: ("price.egress", {"bytes": 1, "usd_per_gb": 0.02}),
+    question.OwnedPrice: ("price", {"amortisation_years": 4}),
+    question.Checkpointing: ("recipe.checkpoint", {}),
+    question.Storage: ("price.storage", {"usd_per_gb_month": 0.02}),
+    question.Egress: ("price.egress", {"bytes": 1, "usd_per_gb": 0.02}),
 }
 """Where each noun stands in a body, and what its object needs beside the field under test."""
 

@@ -15,17 +15,7 @@ import numpy as np
 
 from service.calibration.tables import shipped_records, shipped_toml
 from service.estimator.question import AttentionName, Gpu
-from service.estimator.time.rates import (
-    BACKWARD_KEYS,
-    BACKWARD_TILES,
-    FORWARD_KEYS,
-    FORWARD_TILES,
-    QUERY_TILE,
-    FusedName,
-    attention_fraction,
-    attention_rate,
-    generation_rates,
-)
+from service.estimator.time import rates
 from tests.calibration.product_fit import Gpus
 
 ATTENTION_SOURCES: Mapping[str, str] = shipped_toml("sources")["attention"]
@@ -89,17 +79,17 @@ def measured_attention() -> tuple[MeasuredAttention, ...]:
 def is_fitted(row: MeasuredAttention) -> bool:
     """Whether a row is part of the fit."""
     long_enough = row.causal or row.sequence_tokens >= LONG_TOKENS
-    return row.kernel in get_args(FusedName) and row.window is None and row.direction != "both" and long_enough
+    return row.kernel in get_args(rates.FusedName) and row.window is None and row.direction != "both" and long_enough
 
 
 def residual_fraction(row: MeasuredAttention, gpus: Gpus) -> float:
     """Residual of the estimator, ln(predicted / measured)."""
-    gpu, kernel = gpus[row.gpu], next((name for name in get_args(FusedName) if name == row.kernel), None)
+    gpu, kernel = gpus[row.gpu], next((name for name in get_args(rates.FusedName) if name == row.kernel), None)
     if kernel is None or gpu.bf16_flop_per_s is None:
         return float("nan")
-    rate = attention_rate(kernel, gpu, row.query_width, row.value_width)
-    forward = attention_fraction(rate, row.seen_tokens, row.queries)
-    backward = attention_fraction(rate, row.seen_tokens, row.queries, backward=True)
+    rate = rates.attention_rate(kernel, gpu, row.query_width, row.value_width)
+    forward = rates.attention_fraction(rate, row.seen_tokens, row.queries)
+    backward = rates.attention_fraction(rate, row.seen_tokens, row.queries, backward=True)
     share = {"forward": forward, "backward": backward, "both": 3.5 / (1 / forward + 2.5 / backward)}[row.direction]
     return float(np.log(share * gpu.bf16_flop_per_s / row.flop_per_s))
 
@@ -126,12 +116,16 @@ def unexplained_fraction(rows: Sequence[MeasuredAttention], gpus: Gpus) -> float
 def _terms(row: MeasuredAttention, gpu: Gpu) -> tuple[Term, ...]:
     width = row.query_width if row.query_width == row.value_width else UNEQUAL_WIDTH
     base: Term = (row.kernel, gpu.architecture.removesuffix(" (Grace)"), row.direction)
-    return (base,) if width == QUERY_TILE else (base, (row.kernel, row.direction, str(width)))
+    return (base,) if width == rates.QUERY_TILE else (base, (row.kernel, row.direction, str(width)))
 
 
 def _log_fraction(row: MeasuredAttention, gpu: Gpu) -> float:
-    keys, tiles = (FORWARD_KEYS, FORWARD_TILES) if row.direction == "forward" else (BACKWARD_KEYS, BACKWARD_TILES)
-    wave = (generation_rates(gpu).processors or 0) * QUERY_TILE
+    keys, tiles = (
+        (rates.FORWARD_KEYS, rates.FORWARD_TILES)
+        if row.direction == "forward"
+        else (rates.BACKWARD_KEYS, rates.BACKWARD_TILES)
+    )
+    wave = (rates.generation_rates(gpu).processors or 0) * rates.QUERY_TILE
     ramps = row.seen_tokens / (row.seen_tokens + keys) * row.queries / (row.queries + tiles * wave)
     return float(np.log(row.flop_per_s / (gpu.bf16_flop_per_s or np.nan) / ramps))
 

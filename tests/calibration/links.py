@@ -9,16 +9,7 @@ from typing import Any
 from service.calibration.tables import shipped_records
 from service.estimator.answer import CollectiveName
 from service.estimator.degrees import NEXT_TO_EACH_OTHER, Transfer
-from service.estimator.time.collectives import (
-    LARGEST_RING_FIRST,
-    NETWORK_FRACTION,
-    ROOT_BYTES,
-    Curve,
-    InSwitch,
-    Interconnect,
-    Link,
-    transfer_seconds,
-)
+from service.estimator.time import collectives
 
 SCORED_BYTES = 1 << 20
 """Least size of a scored message inside a domain: training sends larger ones, and below it protocols change."""
@@ -93,21 +84,21 @@ def collective_rows() -> tuple[CollectiveRow, ...]:
     return shipped_records(CollectiveRow, "collectives", busbw_bytes_per_s=("busbw_gb_per_s", 1e9))
 
 
-def predicted_seconds(row: CollectiveRow, link: Link) -> float:
+def predicted_seconds(row: CollectiveRow, link: collectives.Link) -> float:
     """The estimator's prediction of a measured collective [s]."""
     machine = row.machine
-    interconnect = Interconnect(
+    interconnect = collectives.Interconnect(
         link_bytes_per_s=machine.link_bytes_per_s,
-        network_bytes_per_s=machine.adapter_bytes_per_s * NETWORK_FRACTION,
+        network_bytes_per_s=machine.adapter_bytes_per_s * collectives.NETWORK_FRACTION,
         domain=row.gpus // row.domains,
         link=link,
         linked=machine.gpus,
     )
     transfer = Transfer(row.operation, row.message_bytes, 1, row.gpus, NEXT_TO_EACH_OTHER)
-    return float(transfer_seconds(transfer, interconnect))
+    return float(collectives.transfer_seconds(transfer, interconnect))
 
 
-def mape_fraction(rows: Iterable[CollectiveRow], link: Link) -> float:
+def mape_fraction(rows: Iterable[CollectiveRow], link: collectives.Link) -> float:
     """Mean size of the relative errors of predictions."""
     errors = [abs(predicted_seconds(row, link) / row.took_seconds - 1) for row in rows]
     return sum(errors) / len(errors)
@@ -122,14 +113,17 @@ EDGES = tuple(step / 20 for step in range(-10, 21))
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
 
-def fitted_link(rows: Sequence[CollectiveRow], link: Link) -> Link:
+def fitted_link(rows: Sequence[CollectiveRow], link: collectives.Link) -> collectives.Link:
     """A link with the curves that measurements inside one domain give, those of all-reduces in a switch included."""
     inside = [row for row in rows if row.domains == 1 and not row.note]
     sums = link.in_switch is not None
     summed = [
         row
         for row in inside
-        if sums and row.operation == "all_reduce" and row.in_switch != "off" and row.gpus > LARGEST_RING_FIRST
+        if sums
+        and row.operation == "all_reduce"
+        and row.in_switch != "off"
+        and row.gpus > collectives.LARGEST_RING_FIRST
     ]
     rings = [row for row in inside if row not in summed]
     curves: dict[str, Any] = {
@@ -142,11 +136,11 @@ def fitted_link(rows: Sequence[CollectiveRow], link: Link) -> Link:
 
     def terms(row: CollectiveRow) -> tuple[float, ...]:
         wire = (row.gpus + 1) / row.gpus * row.message_bytes / row.machine.link_bytes_per_s
-        return 1.0, (row.message_bytes / ROOT_BYTES) ** 0.5, wire
+        return 1.0, (row.message_bytes / collectives.ROOT_BYTES) ** 0.5, wire
 
     _, (start, root, wire) = _least_squares(summed, terms)
     highest = max(row.busbw_bytes_per_s / row.machine.link_bytes_per_s for row in summed)
-    return replace(link, **curves, in_switch=InSwitch(start, root, 1 / wire, highest))
+    return replace(link, **curves, in_switch=collectives.InSwitch(start, root, 1 / wire, highest))
 
 
 def fitted_network_fraction(rows: Sequence[CollectiveRow]) -> float:
@@ -160,17 +154,17 @@ def fitted_network_fraction(rows: Sequence[CollectiveRow]) -> float:
     return 1 / _least_squares(scored, terms)[1][1]
 
 
-def _fitted_curve(rows: Sequence[CollectiveRow], *, is_mesh: bool) -> Curve:
+def _fitted_curve(rows: Sequence[CollectiveRow], *, is_mesh: bool) -> collectives.Curve:
 
     def terms(row: CollectiveRow, edge: float) -> tuple[float, ...]:
         hops = row.passes * (row.gpus - 1)
         reach = (row.gpus - 1) / (row.machine.gpus - 1) if is_mesh else 1.0
         around = (row.gpus - 1 + edge) / row.gpus * row.message_bytes / (row.machine.link_bytes_per_s * reach)
-        return 1.0, hops, (row.message_bytes / ROOT_BYTES) ** 0.5, row.passes * around
+        return 1.0, hops, (row.message_bytes / collectives.ROOT_BYTES) ** 0.5, row.passes * around
 
     fits = ((edge, *_least_squares(rows, partial(terms, edge=edge))) for edge in EDGES)
     edge, _, (start, hop, root, wire) = min(fits, key=lambda fit: fit[1])
-    return Curve(start, hop, root, 1 / wire, edge)
+    return collectives.Curve(start, hop, root, 1 / wire, edge)
 
 
 def _least_squares(

@@ -10,16 +10,7 @@ import pytest
 from service.catalogue import shipped_catalogue
 from service.estimator.time import collectives
 from service.estimator.time.collectives import LINKS, NETWORK_FRACTION, Curve, InSwitch, Link
-from tests.calibration.links import (
-    MACHINES,
-    OPERATIONS,
-    CollectiveRow,
-    collective_rows,
-    fitted_link,
-    fitted_network_fraction,
-    mape_fraction,
-    predicted_seconds,
-)
+from tests.calibration import links
 
 FITTED = ("NVLINK_3", "NVLINK_4", "NVLINK_5", "HOST_BUS", "CUBE_MESH")
 SWITCHED = ("NVLINK_3", "NVLINK_4", "NVLINK_5")
@@ -53,11 +44,11 @@ UNSEEN = {"NVLINK_3": 0.21, "NVLINK_4": 0.26, "NVLINK_5": 0.20}
 """The same by the median of the two other generations: what an unmeasured one has to expect."""
 
 
-def rows_of(name: str) -> list[CollectiveRow]:
-    return [row for row in collective_rows() if row.machine.link == name and row.domains == 1]
+def rows_of(name: str) -> list[links.CollectiveRow]:
+    return [row for row in links.collective_rows() if row.machine.link == name and row.domains == 1]
 
 
-def judged(name: str, operation: str) -> list[CollectiveRow]:
+def judged(name: str, operation: str) -> list[links.CollectiveRow]:
     return [row for row in rows_of(name) if row.operation == operation and row.is_scored]
 
 
@@ -67,7 +58,7 @@ def link(name: str) -> Link:
 
 
 def curves(of: Link) -> Iterator[tuple[str, Curve | InSwitch]]:
-    for name in (*OPERATIONS, "in_switch"):
+    for name in (*links.OPERATIONS, "in_switch"):
         curve = getattr(of, name)
         if curve is not None:
             yield name, curve
@@ -78,15 +69,15 @@ def left_out_fraction(name: str, operation: str, key: str) -> float:
     own = [row for row in rows_of(name) if row.operation == operation]
     errors: list[float] = []
     for value in sorted({getattr(row, key) for row in own}):
-        seen = fitted_link([row for row in own if getattr(row, key) != value], link(name))
+        seen = links.fitted_link([row for row in own if getattr(row, key) != value], link(name))
         rows = [row for row in own if getattr(row, key) == value and row.is_scored]
-        errors += [abs(predicted_seconds(row, seen) / row.took_seconds - 1) for row in rows]
+        errors += [abs(links.predicted_seconds(row, seen) / row.took_seconds - 1) for row in rows]
     return sum(errors) / len(errors)
 
 
 @pytest.mark.parametrize("name", FITTED)
 def test_constants_are_the_fit(name: str) -> None:
-    fitted = dict(curves(fitted_link(rows_of(name), link(name))))
+    fitted = dict(curves(links.fitted_link(rows_of(name), link(name))))
     for operation, curve in curves(link(name)):
         for field in fields(curve):
             told, found = getattr(curve, field.name), getattr(fitted[operation], field.name)
@@ -96,7 +87,7 @@ def test_constants_are_the_fit(name: str) -> None:
 @pytest.mark.parametrize(("name", "operation"), FIGURES)
 def test_errors_are_the_figures(name: str, operation: str) -> None:
     inside, other_sizes, other_gpus = FIGURES[name, operation]
-    assert mape_fraction(judged(name, operation), link(name)) == pytest.approx(inside, abs=2e-3)
+    assert links.mape_fraction(judged(name, operation), link(name)) == pytest.approx(inside, abs=2e-3)
     assert left_out_fraction(name, operation, "gpus") == pytest.approx(other_sizes, abs=2e-3)
     if other_gpus is not None:
         assert left_out_fraction(name, operation, "gpu") == pytest.approx(other_gpus, abs=2e-3)
@@ -105,14 +96,14 @@ def test_errors_are_the_figures(name: str, operation: str) -> None:
 @pytest.mark.parametrize("name", SWITCHED)
 def test_a_generation_that_was_not_measured(name: str) -> None:
     others = [link(other) for other in SWITCHED if other != name]
-    curves_of: dict[str, Any] = {operation: _median(others, operation) for operation in OPERATIONS}
+    curves_of: dict[str, Any] = {operation: _median(others, operation) for operation in links.OPERATIONS}
     expected = Link(**curves_of, source="the two others")
-    rows = [row for operation in OPERATIONS for row in judged(name, operation)]
-    assert mape_fraction(rows, expected) == pytest.approx(UNSEEN[name], abs=6e-3)
+    rows = [row for operation in links.OPERATIONS for row in judged(name, operation)]
+    assert links.mape_fraction(rows, expected) == pytest.approx(UNSEEN[name], abs=6e-3)
 
 
 def test_the_fallback_is_the_median() -> None:
-    for operation in OPERATIONS:
+    for operation in links.OPERATIONS:
         expected = astuple(_median([link(name) for name in SWITCHED], operation))
         assert astuple(getattr(collectives.UNMEASURED, operation)) == pytest.approx(expected)
         for name, value in zip(("start", "hop", "root"), expected, strict=False):
@@ -126,7 +117,7 @@ def _median(of: list[Link], operation: str) -> Curve:
 def test_a_mesh_of_mi300x() -> None:
     rows = rows_of("UNMEASURED_MESH")
     assert {row.gpus for row in rows} == {2, 8}
-    assert mape_fraction(rows, collectives.UNMEASURED_MESH) < 0.04
+    assert links.mape_fraction(rows, collectives.UNMEASURED_MESH) < 0.04
 
 
 OVER_A_NETWORK_FRACTION = 0.3
@@ -134,21 +125,21 @@ OVER_A_NETWORK_FRACTION = 0.3
 
 
 def test_between_domains_large_messages_are_known_and_small_ones_are_not() -> None:
-    rows = [row for row in collective_rows() if row.domains > 1]
-    assert fitted_network_fraction(rows) == pytest.approx(NETWORK_FRACTION, abs=5e-4)
+    rows = [row for row in links.collective_rows() if row.domains > 1]
+    assert links.fitted_network_fraction(rows) == pytest.approx(NETWORK_FRACTION, abs=5e-4)
     large = [row for row in rows if row.message_bytes >= 1 << 29]
-    assert mape_fraction(large, collectives.NVLINK_5) < 0.02
-    assert mape_fraction([row for row in rows if row.is_scored], collectives.NVLINK_5) < OVER_A_NETWORK_FRACTION
+    assert links.mape_fraction(large, collectives.NVLINK_5) < 0.02
+    assert links.mape_fraction([row for row in rows if row.is_scored], collectives.NVLINK_5) < OVER_A_NETWORK_FRACTION
 
 
 def test_the_switch_lifts_an_all_reduce_above_the_link() -> None:
     (row,) = (
         row
-        for row in collective_rows()
+        for row in links.collective_rows()
         if row.gpu == "h100-sxm5-80gb" and row.message_bytes == 1 << 33 and row.in_switch != "off"
     )
     assert row.busbw_bytes_per_s > row.machine.link_bytes_per_s
-    assert predicted_seconds(row, collectives.NVLINK_4) == pytest.approx(row.took_seconds, rel=0.05)
+    assert links.predicted_seconds(row, collectives.NVLINK_4) == pytest.approx(row.took_seconds, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +161,7 @@ def test_constants_lie_inside_physical_bounds(of: Link) -> None:
 
 def test_machines_are_those_of_the_catalogue() -> None:
     gpus = shipped_catalogue().gpus
-    for slug, machine in MACHINES.items():
+    for slug, machine in links.MACHINES.items():
         gpu = gpus[slug].gpu
         assert machine.link_bytes_per_s == pytest.approx(gpu.link_bytes_per_s)
         assert link(machine.link) is (collectives.HOST_BUS if gpu.scale_up_gpus == 1 else LINKS[gpu.architecture])
@@ -178,7 +169,7 @@ def test_machines_are_those_of_the_catalogue() -> None:
 
 
 def test_what_was_measured_where_is_told() -> None:
-    rows = collective_rows()
+    rows = links.collective_rows()
     assert len(rows) > 1600
     assert all(row.source for row in rows)
-    assert {row.gpu for row in rows} == MACHINES.keys()
+    assert {row.gpu for row in rows} == links.MACHINES.keys()

@@ -7,18 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.calibration.profiles import (
-    ROLES,
-    Profile,
-    Span,
-    common,
-    length_seconds,
-    merged,
-    product_records,
-    profile_of,
-    summary_of,
-    without,
-)
+from service.calibration import profiles
 from service.calibration.records import fault_of
 from service.calibration.traces import collective_of, kind_of, read_trace, trace_events
 from service.errors import Refused
@@ -28,12 +17,12 @@ TRACES = Path(__file__).parent / "traces"
 CLOCKS: dict[str, list[float]] = json.loads((TRACES / "clocks.json").read_text(encoding="utf-8"))
 
 
-def profiled(raw: Any, **head: Any) -> Profile:
-    return profile_of(read_trace(json.dumps({**head, "traceEvents": raw}).encode()))
+def profiled(raw: Any, **head: Any) -> profiles.Profile:
+    return profiles.profile_of(read_trace(json.dumps({**head, "traceEvents": raw}).encode()))
 
 
-def of_file(name: str) -> Profile:
-    return profile_of(read_trace((TRACES / f"{name}.json.gz").read_bytes()))
+def of_file(name: str) -> profiles.Profile:
+    return profiles.profile_of(read_trace((TRACES / f"{name}.json.gz").read_bytes()))
 
 
 @pytest.mark.parametrize("name", CLOCKS)
@@ -137,12 +126,12 @@ def test_products_become_a_record_where_shapes_were_recorded() -> None:
     raw = [*product(1, 0), *product(2, 100), *product(3, 200), *product(4, 300, "float")]
     device = {"name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85 * 10**9}
     trace = read_trace(json.dumps({"deviceProperties": [device], "traceEvents": raw}).encode())
-    (record,) = product_records(trace)
+    (record,) = profiles.product_records(trace)
     (measured,) = record.measurements
     assert measured.shape == {"rows": 128, "columns": 64, "inner": 32, "dtype": "bf16", "copies": 1}
     assert [measured.repeats, measured.value] == [3, pytest.approx(22e-6)]
     assert fault_of("gemm", measured) is None
-    assert product_records(read_trace(json.dumps(raw).encode())) == ()
+    assert profiles.product_records(read_trace(json.dumps(raw).encode())) == ()
 
 
 NAMES = {
@@ -209,7 +198,7 @@ def test_operations_that_span_every_step_are_refused_in_bounded_time() -> None:
 
 def test_steps_of_a_device_by_hand() -> None:
     for runtime in (RUNTIME, "cuda_runtime"):
-        summary = summary_of(trace_events(two_steps(runtime)))
+        summary = profiles.summary_of(trace_events(two_steps(runtime)))
         first, second = summary["steps"]
         assert summary["on"] == "device"
         micros = {
@@ -226,7 +215,7 @@ def test_steps_of_a_device_by_hand() -> None:
 
 
 def test_kinds_copies_and_waits_by_hand() -> None:
-    summary = summary_of(trace_events(two_steps()))
+    summary = profiles.summary_of(trace_events(two_steps()))
     assert summary["kinds_seconds"] == {
         "gemm": pytest.approx(100e-6),
         "communication": pytest.approx(50e-6),
@@ -238,8 +227,8 @@ def test_kinds_copies_and_waits_by_hand() -> None:
 
 
 def test_every_moment_of_a_step_counts_once() -> None:
-    for step in summary_of(trace_events(two_steps()))["steps"]:
-        parts = sum(step[f"{role}_seconds"] for role in ROLES) + step["other_seconds"]
+    for step in profiles.summary_of(trace_events(two_steps()))["steps"]:
+        parts = sum(step[f"{role}_seconds"] for role in profiles.ROLES) + step["other_seconds"]
         assert parts == pytest.approx(step["seconds"])
 
 
@@ -249,7 +238,7 @@ def test_communication_beside_nothing_else_hides_behind_nothing() -> None:
         event("kernel", "ncclDevKernel_AllGather", 10, 40, stream=SIDE),
         event("kernel", "gemm", 0, 4, stream=MAIN),
     ]
-    (step,) = summary_of(trace_events(alone))["steps"]
+    (step,) = profiles.summary_of(trace_events(alone))["steps"]
     assert step["exposed_communication_seconds"] == pytest.approx(30e-6)
     assert step["could_overlap_seconds"] == pytest.approx(4e-6)
 
@@ -262,21 +251,21 @@ def test_operations_on_a_processor_count_without_those_inside_them() -> None:
         event("user_annotation", "Optimizer.step#AdamW.step", 40, 90),
         event("cpu_op", "aten::sqrt", 50, 60),
     ]
-    summary = summary_of(trace_events(nested))
+    summary = profiles.summary_of(trace_events(nested))
     assert summary["on"] == "host"
     assert summary["kinds_seconds"] == {"optimizer": pytest.approx(50e-6), "gemm": pytest.approx(30e-6)}
 
 
-def moments(spans: Sequence[Span]) -> set[float]:
+def moments(spans: Sequence[profiles.Span]) -> set[float]:
     """Half seconds that lie in any of some spans."""
     return {at / 2 for at in range(80) for start, end in spans if start <= at / 2 < end}
 
 
 def test_spans_are_sets_of_moments() -> None:
-    one: list[Span] = [(3, 5), (0, 2), (4, 9), (9, 10)]
-    other: list[Span] = [(1, 4), (6, 7), (20, 30)]
-    first, second = merged(one), merged(other)
+    one: list[profiles.Span] = [(3, 5), (0, 2), (4, 9), (9, 10)]
+    other: list[profiles.Span] = [(1, 4), (6, 7), (20, 30)]
+    first, second = profiles.merged(one), profiles.merged(other)
     assert moments(first) == moments(one)
-    assert moments(common(first, second)) == moments(one) & moments(other)
-    assert moments(without(first, second)) == moments(one) - moments(other)
-    assert length_seconds(first) == len(moments(one)) / 2
+    assert moments(profiles.common(first, second)) == moments(one) & moments(other)
+    assert moments(profiles.without(first, second)) == moments(one) - moments(other)
+    assert profiles.length_seconds(first) == len(moments(one)) / 2

@@ -4,44 +4,36 @@ import re
 
 import pytest
 
-from service.calibration.scores import (
-    READ_OFF,
-    READ_OFF_ALL,
-    Comparison,
-    constants_read_off,
-    left_out_fraction,
-    score,
-    spread_fraction,
-)
+from service.calibration import scores
 from service.calibration.tables import shipped_rows
 from tests.house.source import SERVICE
 
 
 def test_twice_too_much_and_nothing_at_all() -> None:
-    said = score([Comparison(10, 0, 20, 30), Comparison(10, 0, 0, 0)])
+    said = scores.score([scores.Comparison(10, 0, 20, 30), scores.Comparison(10, 0, 0, 0)])
     assert (said.mape_fraction, said.bias_fraction, said.median_fraction) == (1.0, 0.0, 1.0)
     assert said.coverage80_fraction == 0.5
 
 
 def test_the_ends_of_an_interval_belong_to_it() -> None:
-    assert Comparison(10, 10, 11, 12).is_covered
-    assert Comparison(12, 10, 11, 12).is_covered
-    assert not Comparison(13, 10, 11, 12).is_covered
+    assert scores.Comparison(10, 10, 11, 12).is_covered
+    assert scores.Comparison(12, 10, 11, 12).is_covered
+    assert not scores.Comparison(13, 10, 11, 12).is_covered
 
 
 def test_p95_is_read_between_the_nearest() -> None:
-    said = score([Comparison(100, 0, 100 + error, 200) for error in range(101)])
+    said = scores.score([scores.Comparison(100, 0, 100 + error, 200) for error in range(101)])
     assert said.p95_fraction == pytest.approx(0.95)
     assert said.p95_bytes == pytest.approx(95)
 
 
 def test_nothing_has_no_figures() -> None:
-    said = score([])
+    said = scores.score([])
     assert said.scored == 0
     assert {getattr(said, name) for name in said.__slots__ if name != "scored"} == {None}
 
 
-NAMED = sorted({*READ_OFF_ALL, *(name for names in READ_OFF.values() for name in names)})
+NAMED = sorted({*scores.READ_OFF_ALL, *(name for names in scores.READ_OFF.values() for name in names)})
 
 SAID = re.compile(r"read\s+off|published\s+(\w+\s+)?(runs|peaks|rows)")
 """How the source of a constant says that measurements gave it."""
@@ -70,7 +62,7 @@ def test_constant_exists(name: str) -> None:
 
 
 def test_sources_are_those_of_rows() -> None:
-    assert READ_OFF.keys() <= {row.text("source_key") for row in shipped_rows()}
+    assert scores.READ_OFF.keys() <= {row.text("source_key") for row in shipped_rows()}
 
 
 def test_every_file_that_says_a_number_was_read_off_is_named() -> None:
@@ -79,21 +71,23 @@ def test_every_file_that_says_a_number_was_read_off_is_named() -> None:
 
 
 def test_a_source_that_gave_nothing_has_no_constants() -> None:
-    assert constants_read_off("nobody") == ()
+    assert scores.constants_read_off("nobody") == ()
 
 
 def test_a_source_of_many_rows_counts_as_much_as_one_of_few() -> None:
-    assert spread_fraction({"many": [0.01] * 1000, "few": [0.5]}) == 0.5
+    assert scores.spread_fraction({"many": [0.01] * 1000, "few": [0.5]}) == 0.5
     assert (
-        spread_fraction({"many": [0.01] * 1000, "other": [0.02] * 9, "third": [0.02], "fourth": [0.02], "few": [0.5]})
+        scores.spread_fraction(
+            {"many": [0.01] * 1000, "other": [0.02] * 9, "third": [0.02], "fourth": [0.02], "few": [0.5]}
+        )
         == 0.02
     )
 
 
 def test_the_sign_does_not_count() -> None:
-    assert spread_fraction({"one": [-0.3]}) == spread_fraction({"one": [0.3]})
+    assert scores.spread_fraction({"one": [-0.3]}) == scores.spread_fraction({"one": [0.3]})
 
 
 def test_what_is_judged_has_no_part_in_the_spread() -> None:
-    assert left_out_fraction({"judged": [9.0, 0.1], "other": [0.2]}, "judged") == 0.5
-    assert left_out_fraction({"other": [0.2]}, "judged") is None
+    assert scores.left_out_fraction({"judged": [9.0, 0.1], "other": [0.2]}, "judged") == 0.5
+    assert scores.left_out_fraction({"other": [0.2]}, "judged") is None

@@ -11,19 +11,7 @@ import pytest
 from service.estimator.explain.docstrings import Docstring, parse_docstring, unit_of
 from service.units import DIMENSIONS
 from tests.cases import each_case
-from tests.house.source import (
-    SERVICE,
-    arguments_of,
-    each_of,
-    fields_of,
-    functions_of,
-    is_number,
-    public_classes,
-    public_functions,
-    python_files,
-    shown,
-    tree_of,
-)
+from tests.house import source
 
 SYMBOLS = {
     "1": "fraction",
@@ -54,16 +42,16 @@ SYMBOLS = {
 }
 """Units that a docstring may write, and the suffix that a name of that unit ends with (1: or none, for a count)."""
 
-ARITHMETIC = SERVICE / "estimator" / "numeric.py"
+ARITHMETIC = source.SERVICE / "estimator" / "numeric.py"
 """Element-wise arithmetic: no quantity, so no unit, equation or source."""
 
-FILES = python_files("service")
-FORMULA_FILES = [path for path in python_files("service/estimator") if path != ARITHMETIC]
+FILES = source.python_files("service")
+FORMULA_FILES = [path for path in source.python_files("service/estimator") if path != ARITHMETIC]
 FORMULAS = [
     pytest.param(path, function, id=f"{path.stem}.{function.name}")
     for path in FORMULA_FILES
-    for function in public_functions(path)
-    if is_number(function.returns)
+    for function in source.public_functions(path)
+    if source.is_number(function.returns)
 ]
 
 
@@ -83,21 +71,21 @@ def test_every_symbol_stands_for_a_suffix_of_the_units_table() -> None:
     assert set(SYMBOLS.values()) <= DIMENSIONS.keys()
 
 
-@each_of(FILES)
+@source.each_of(FILES)
 def test_module_opens_with_what_it_is_for(path: Path) -> None:
-    if path.name == "__init__.py" and not tree_of(path).body:
+    if path.name == "__init__.py" and not source.tree_of(path).body:
         return
-    assert ast.get_docstring(tree_of(path)), "has no docstring that says what it is for"
+    assert ast.get_docstring(source.tree_of(path)), "has no docstring that says what it is for"
 
 
 @each_case(("path", "function"), FORMULAS)
 def test_formula_is_documented_in_full(path: Path, function: ast.FunctionDef) -> None:
     said = _docstring(function)
-    has_numbers = any(map(is_number, arguments_of(function).values()))
+    has_numbers = any(map(source.is_number, source.arguments_of(function).values()))
     needed = {"Formula", "Returns", "Source"} | ({"Args"} if has_numbers else set())
     missing = sorted(name for name in needed if not said.sections.get(name))
-    assert not missing, f"{shown(path)}: {function.name} lacks {missing}"
-    assert said.has_example, f"{shown(path)}: {function.name} lacks an example to check by hand"
+    assert not missing, f"{source.shown(path)}: {function.name} lacks {missing}"
+    assert said.has_example, f"{source.shown(path)}: {function.name} lacks an example to check by hand"
 
 
 @each_case(("path", "function"), FORMULAS)
@@ -105,11 +93,13 @@ def test_formula_names_the_unit_of_every_number(path: Path, function: ast.Functi
     said = _docstring(function)
     units = {"what it returns": said.unit} | {
         name: unit_of(said.arguments.get(name, ""))
-        for name, annotation in arguments_of(function).items()
-        if is_number(annotation)
+        for name, annotation in source.arguments_of(function).items()
+        if source.is_number(annotation)
     }
     wrong = {name: unit for name, unit in units.items() if unit not in SYMBOLS}
-    assert not wrong, f"{shown(path)}: {function.name} has no known unit for {wrong}; known are {sorted(SYMBOLS)}"
+    assert not wrong, (
+        f"{source.shown(path)}: {function.name} has no known unit for {wrong}; known are {sorted(SYMBOLS)}"
+    )
 
 
 @each_case(("path", "function"), FORMULAS)
@@ -119,24 +109,28 @@ def test_units_in_names_are_the_units_in_docstrings(path: Path, function: ast.Fu
     for name, unit in written.items():
         suffix = next((s for s in DIMENSIONS if name == s or name.endswith(f"_{s}")), None)
         if suffix and unit:
-            assert SYMBOLS.get(unit) == suffix, f"{shown(path)}: {function.name}: {name} is said to be in [{unit}]"
+            assert SYMBOLS.get(unit) == suffix, (
+                f"{source.shown(path)}: {function.name}: {name} is said to be in [{unit}]"
+            )
 
 
-@each_of(FILES)
+@source.each_of(FILES)
 def test_args_are_arguments(path: Path) -> None:
     """What is no number may be left out: its type says what it is."""
-    for function in functions_of(path):
+    for function in source.functions_of(path):
         extra = {one.arg for one in (function.args.vararg, function.args.kwarg) if one}
-        assert {*_docstring(function).arguments} <= {*arguments_of(function), *extra}, function.name
+        assert {*_docstring(function).arguments} <= {*source.arguments_of(function), *extra}, function.name
 
 
-@each_of([SERVICE / "estimator" / f"{noun}.py" for noun in NOUNS])
+@source.each_of([source.SERVICE / "estimator" / f"{noun}.py" for noun in NOUNS])
 def test_every_field_of_the_nouns_is_documented(path: Path) -> None:
-    for kind in public_classes(path):
+    for kind in source.public_classes(path):
         documented = {
             field.target.id
             for field, after in zip(kind.body, kind.body[1:], strict=False)
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
             if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
         }
-        assert fields_of(kind).keys() <= documented, f"{kind.name}: {sorted(fields_of(kind).keys() - documented)}"
+        assert source.fields_of(kind).keys() <= documented, (
+            f"{kind.name}: {sorted(source.fields_of(kind).keys() - documented)}"
+        )

@@ -9,20 +9,9 @@ import re
 from pathlib import Path
 
 from service.units import DIMENSIONS
-from tests.house.source import (
-    SERVICE,
-    arguments_of,
-    each_of,
-    fields_of,
-    functions,
-    functions_of,
-    nodes_of,
-    public_classes,
-    python_files,
-    type_names,
-)
+from tests.house import source
 
-FILES = python_files("service")
+FILES = source.python_files("service")
 MEASURED = frozenset({"float", "Amount", "Interval"})
 BANNED = re.compile(r"(?:^|_)(?:flops|tflops|mem|util|utils|helper|helpers|manager|misc)(?:_|$)|(?:^|_)num_|^time$")
 TABLE_OF_ONE_UNIT = re.compile(r"(Bytes|Seconds|Flop|Tokens|Usd)$")
@@ -89,38 +78,38 @@ def _has_unit(name: str) -> bool:
 
 
 def _measured(annotation: ast.expr | None) -> bool:
-    return bool(type_names(annotation) & MEASURED)
+    return bool(source.type_names(annotation) & MEASURED)
 
 
 def _is_measure(annotation: ast.expr | None) -> bool:
-    names = type_names(annotation) - {"None"}
+    names = source.type_names(annotation) - {"None"}
     return bool(names) and names <= MEASURED - {"Interval"}
 
 
-@each_of(FILES)
+@source.each_of(FILES)
 def test_measured_fields_carry_their_unit(path: Path) -> None:
     bare = [
         f"{kind.name}.{name}"
-        for kind in public_classes(path)
+        for kind in source.public_classes(path)
         if kind.name not in CLASSES_OF_COUNTS and kind.name not in UNIT_STANDS_BESIDE
-        for name, annotation in fields_of(kind).items()
+        for name, annotation in source.fields_of(kind).items()
         if _measured(annotation) and not _has_unit(name)
         if name not in COUNTS | MULTIPLES and not TABLE_OF_ONE_UNIT.search(kind.name)
     ]
     assert not bare, f"{bare} carry no unit; end them in one of {sorted(DIMENSIONS)}"
 
 
-@each_of(FILES)
+@source.each_of(FILES)
 def test_measuring_functions_carry_their_unit(path: Path) -> None:
     tables = {
         method
-        for kind in public_classes(path)
+        for kind in source.public_classes(path)
         if TABLE_OF_ONE_UNIT.search(kind.name) or kind.name in CLASSES_OF_COUNTS or kind.name in UNIT_STANDS_BESIDE
-        for method in functions(kind)
+        for method in source.functions(kind)
     }
     bare = [
         function.name
-        for function in functions_of(path)
+        for function in source.functions_of(path)
         if not function.name.startswith("_") and function not in tables
         if _is_measure(function.returns) and not _has_unit(function.name)
         if function.name not in COUNTS | IN_ITS_OWN_UNIT
@@ -128,13 +117,13 @@ def test_measuring_functions_carry_their_unit(path: Path) -> None:
     assert not bare, f"{bare} carry no unit; end them in one of {sorted(DIMENSIONS)}"
 
 
-@each_of(FILES)
+@source.each_of(FILES)
 def test_no_name_hides_its_unit_or_its_purpose(path: Path) -> None:
     defined = {path.stem} | {
         name
-        for node in nodes_of(path)
+        for node in source.nodes_of(path)
         for name in (
-            [node.name, *(arguments_of(node) if not isinstance(node, ast.ClassDef) else fields_of(node))]
+            [node.name, *(source.arguments_of(node) if not isinstance(node, ast.ClassDef) else source.fields_of(node))]
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
             else [node.id]
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
@@ -149,12 +138,12 @@ def test_exceptions_are_still_needed() -> None:
     known = {
         name
         for path in FILES
-        for node in nodes_of(path)
+        for node in source.nodes_of(path)
         for name in (
-            [node.name, *(fields_of(node) if isinstance(node, ast.ClassDef) else [])]
+            [node.name, *(source.fields_of(node) if isinstance(node, ast.ClassDef) else [])]
             if isinstance(node, ast.FunctionDef | ast.ClassDef)
             else []
         )
     }
     gone = (COUNTS | MULTIPLES | IN_ITS_OWN_UNIT | CLASSES_OF_COUNTS | UNIT_STANDS_BESIDE.keys()) - known
-    assert not gone, f"remove {sorted(gone)} from the lists above: nothing in {SERVICE.name}/ has that name"
+    assert not gone, f"remove {sorted(gone)} from the lists above: nothing in {source.SERVICE.name}/ has that name"

@@ -12,15 +12,7 @@ import pytest
 from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, func, insert, select, text, update
 
 from service.errors import BackupRefused, StartupError
-from service.store.backups import (
-    END_BYTES,
-    Backup,
-    copy_rows,
-    described_tables,
-    make_backup,
-    restore_backup,
-    tally_rows,
-)
+from service.store import backups
 from service.store.database import HEAD, migrate, revision_in
 from service.store.engine import open_engine, reading, writing
 from service.store.tables import JOB_EVENTS, JOBS, METADATA
@@ -85,14 +77,14 @@ def other(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def test_any_database_takes_back_what_either_held(filled: Engine, file: Path, other: str) -> None:
-    made = make_backup(_url(filled), file)
+    made = backups.make_backup(_url(filled), file)
     assert made.revision == HEAD
     assert made.tables.keys() == METADATA.tables.keys()
     assert {name for name, tally in made.tables.items() if tally.rows < ROWS} == SEEDED
-    assert restore_backup(other, file) == made
+    assert backups.restore_backup(other, file) == made
     again = open_engine(other)
     with reading(again) as connection, reading(filled) as before:
-        assert tally_rows(connection) == tally_rows(before) == made.tables
+        assert backups.tally_rows(connection) == backups.tally_rows(before) == made.tables
         assert revision_in(connection) == HEAD
         if again.dialect.name == filled.dialect.name == "sqlite":
             assert read(connection) == read(before)
@@ -116,7 +108,7 @@ def test_numbers_that_a_server_gives_out_go_on(
                 connection.execute(insert(table), [{"text": "one"}, {"text": "two"}])
     monkeypatch.setattr("service.store.backups.FORMER_TABLES", frozenset(("numbered",)))
     with reading(engines[0]) as source, writing(engines[1]) as target:
-        copy_rows(source, target)
+        backups.copy_rows(source, target)
         target.execute(insert(table), {"text": "three"})
         assert target.execute(select(table.c.number).order_by(table.c.number)).scalars().all() == [1, 2, 3]
     for engine in engines:
@@ -125,7 +117,7 @@ def test_numbers_that_a_server_gives_out_go_on(
 
 def test_nobody_else_reads_it_and_nothing_is_left_beside_it(filled: Engine, file: Path) -> None:
     os.umask(os.umask(0o022))
-    make_backup(_url(filled), file)
+    backups.make_backup(_url(filled), file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert {path.name for path in file.parent.iterdir()} <= {
         "traincost.db",
@@ -138,59 +130,61 @@ def test_nobody_else_reads_it_and_nothing_is_left_beside_it(filled: Engine, file
 def test_an_earlier_backup_is_not_written_over(filled: Engine, file: Path) -> None:
     file.write_text("the only one")
     with pytest.raises(BackupRefused, match="is there already"):
-        make_backup(_url(filled), file)
+        backups.make_backup(_url(filled), file)
     assert file.read_text() == "the only one"
 
 
 def test_a_damaged_backup_is_refused_wherever_the_damage_is(sqlite_url: str, file: Path) -> None:
     prepared(sqlite_url, SMALL).dispose()
-    make_backup(sqlite_url, file)
+    backups.make_backup(sqlite_url, file)
     whole, other = file.read_bytes(), f"sqlite:///{file.parent / 'other.db'}"
     damaged = [whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :] for place in range(0, len(whole), 9_973)]
-    cut = [whole[:length] for length in (0, END_BYTES - 1, len(whole) // 2, len(whole) - 1)]
+    cut = [whole[:length] for length in (0, backups.END_BYTES - 1, len(whole) // 2, len(whole) - 1)]
     for content in (*damaged, *cut, whole + b"\n", b"no backup at all" * 100):
         file.write_bytes(content)
         with pytest.raises(BackupRefused, match=r"damaged|no backup"):
-            restore_backup(other, file)
+            backups.restore_backup(other, file)
     assert not (file.parent / "other.db").exists()
 
 
 def test_a_database_that_holds_something_is_left_alone_unless_that_is_given_up(filled: Engine, file: Path) -> None:
-    made = make_backup(_url(filled), file)
+    made = backups.make_backup(_url(filled), file)
     with writing(filled) as connection:
         connection.execute(insert(JOBS), row_of(JOBS, ROWS))
     with pytest.raises(BackupRefused, match="say --replace"):
-        restore_backup(_url(filled), file)
+        backups.restore_backup(_url(filled), file)
     with reading(filled) as connection:
         assert connection.execute(select(func.count()).select_from(JOBS)).scalar_one() == ROWS + 1
-    assert restore_backup(_url(filled), file, replace=True) == made
+    assert backups.restore_backup(_url(filled), file, replace=True) == made
     with reading(filled) as connection:
-        assert tally_rows(connection) == made.tables
+        assert backups.tally_rows(connection) == made.tables
 
 
 def test_a_restore_that_fails_keeps_what_was_there(filled: Engine, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_backup(_url(filled), file)
+    backups.make_backup(_url(filled), file)
     with reading(filled) as connection:
-        before = tally_rows(connection)
+        before = backups.tally_rows(connection)
     monkeypatch.setattr("service.store.backups.copy_rows", lambda *_: {})
     with pytest.raises(BackupRefused, match="nothing of it was kept"):
-        restore_backup(_url(filled), file, replace=True)
+        backups.restore_backup(_url(filled), file, replace=True)
     with reading(filled) as connection:
-        assert tally_rows(connection) == before
+        assert backups.tally_rows(connection) == before
 
 
 def test_a_backup_of_an_earlier_revision_is_restored_at_it(engine: Engine, file: Path) -> None:
     with writing(engine) as connection:
         migrate(connection, "0010")
         fill(connection, 3)
-    made = make_backup(_url(engine), file)
+    made = backups.make_backup(_url(engine), file)
     assert (made.revision, "measurements" in made.tables) == ("0010", False)
     other = f"sqlite:///{file.parent / 'other.db'}"
-    assert restore_backup(other, file) == made
+    assert backups.restore_backup(other, file) == made
     again = open_engine(other)
     with writing(again) as connection:
-        assert tally_rows(connection) == made.tables
-        known = [table for table in described_tables(connection) if table.name in {"jobs", "job_events", "job_files"}]
+        assert backups.tally_rows(connection) == made.tables
+        known = [
+            table for table in backups.described_tables(connection) if table.name in {"jobs", "job_events", "job_files"}
+        ]
         before = [sorted(connection.execute(select(table)).all(), key=repr) for table in known]
         migrate(connection)
         assert [sorted(connection.execute(select(table)).all(), key=repr) for table in known] == before
@@ -201,23 +195,23 @@ def test_what_a_newer_version_made_is_refused(filled: Engine, file: Path, monkey
     with writing(filled) as connection:
         connection.execute(SAY_REVISION, {"revision": "9999"})
     with pytest.raises(StartupError, match="newer traincost"):
-        make_backup(_url(filled), file)
+        backups.make_backup(_url(filled), file)
     assert not file.exists()
     with writing(filled) as connection:
         connection.execute(SAY_REVISION, {"revision": HEAD})
     monkeypatch.setattr("service.store.backups.FORMAT", 2)
-    make_backup(_url(filled), file)
+    backups.make_backup(_url(filled), file)
     monkeypatch.undo()
     with pytest.raises(BackupRefused, match="newer traincost"):
-        restore_backup(_url(filled), file, replace=True)
+        backups.restore_backup(_url(filled), file, replace=True)
 
 
 def test_a_backup_of_a_newer_revision_is_refused(sqlite_url: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared(sqlite_url, SMALL).dispose()
     monkeypatch.setattr("service.store.backups._revision_of", lambda _: "9999")
-    make_backup(sqlite_url, file)
+    backups.make_backup(sqlite_url, file)
     with pytest.raises(BackupRefused, match=r"backup is at revision 9999.*newer traincost"):
-        restore_backup(f"sqlite:///{file.parent / 'other.db'}", file)
+        backups.restore_backup(f"sqlite:///{file.parent / 'other.db'}", file)
 
 
 @pytest.mark.parametrize("made", ["no file", "no tables"])
@@ -226,7 +220,7 @@ def test_where_there_is_no_database_there_is_no_backup(made: str, tmp_path: Path
     if made == "no tables":
         open_engine(f"sqlite:///{path}").connect().close()
     with pytest.raises(BackupRefused, match=r"name (one|another one) in TRAINCOST_DATABASE_URL"):
-        make_backup(f"sqlite:///{path}", file)
+        backups.make_backup(f"sqlite:///{path}", file)
     assert path.parent.exists() == (made == "no tables")
     assert not file.exists()
 
@@ -251,7 +245,7 @@ def test_what_is_written_meanwhile_is_in_it_whole_or_not_at_all(filled: Engine, 
     thread.start()
     begun.wait(30)
     before = len(acknowledged)
-    made: Backup = make_backup(_url(filled), file)
+    made: backups.Backup = backups.make_backup(_url(filled), file)
     after = len(acknowledged)
     stop.set()
     thread.join()
@@ -259,4 +253,4 @@ def test_what_is_written_meanwhile_is_in_it_whole_or_not_at_all(filled: Engine, 
     assert before <= written <= after + 1
     assert made.tables["job_events"].rows - ROWS == 2 * written
     other = f"sqlite:///{file.parent / 'other.db'}"
-    assert restore_backup(other, file) == made
+    assert backups.restore_backup(other, file) == made

@@ -35,20 +35,7 @@ from service.store.engine import RowPart, writing
 from service.store.keys import UNRESTRICTED
 from service.store.measurements import Measured, read_measurements_of
 from service.store.tables import ESTIMATES, JOBS, LAUNCH_CHECKS, MEASUREMENTS, SWEEPS
-from service.tabular.lists import (
-    Listed,
-    Page,
-    Read,
-    Record,
-    Table,
-    csv_of,
-    listed_in_parts,
-    page_of,
-    read_order,
-    sortable,
-    table_of,
-    workbook_of,
-)
+from service.tabular import lists
 from service.tabular.sheets import LONGEST_CELL, workbook
 from tests.amounts import sample
 from tests.api.asking import KEYS, Ask, items_of, paged_items
@@ -58,7 +45,7 @@ from tests.store.filled import filled
 
 
 def _sortable(value: object) -> Any:
-    return sortable(tuple(value) if isinstance(value, list) else value)
+    return lists.sortable(tuple(value) if isinstance(value, list) else value)
 
 
 @pytest.mark.parametrize("plural", KEYS)
@@ -78,7 +65,7 @@ def test_every_column_sorts_with_what_is_not_known_at_the_end(ask: Ask, plural: 
 
 
 def test_text_is_ordered_without_regard_to_capitals() -> None:
-    assert sortable("nvidia") == sortable("NVIDIA")
+    assert lists.sortable("nvidia") == lists.sortable("NVIDIA")
 
 
 def test_later_columns_decide_among_rows_that_agree(ask: Ask) -> None:
@@ -103,9 +90,9 @@ def test_a_cursor_works_with_the_filters_and_the_tables_too(ask: Ask) -> None:
     assert [line.partition(",")[0] for line in table.splitlines()[1:]] == [item["slug"] for item in rest]
 
 
-def _page(catalogue: Catalogue, cursor: str | None) -> Page:
+def _page(catalogue: Catalogue, cursor: str | None) -> lists.Page:
     query = [("sort", "-release_year"), ("limit", "3"), *([] if cursor is None else [("cursor", cursor)])]
-    return page_of(listed(LISTINGS["gpus"], catalogue), query)
+    return lists.page_of(listed(LISTINGS["gpus"], catalogue), query)
 
 
 def test_the_next_page_is_right_where_rows_came_and_went_in_between(catalogue: Catalogue) -> None:
@@ -293,7 +280,7 @@ def test_the_same_workbook_is_the_same_bytes_and_is_not_sent_again(ask: Ask, pat
 
 @pytest.mark.parametrize("start", STARTS)
 def test_no_text_of_a_csv_runs_as_a_formula(catalogue: Catalogue, start: str) -> None:
-    (row,) = _table(csv_of(table_of(listed(LISTINGS["gpus"], _hostile(catalogue, f"{start}1+1")), ())))
+    (row,) = _table(lists.csv_of(lists.table_of(listed(LISTINGS["gpus"], _hostile(catalogue, f"{start}1+1")), ())))
     assert row["vendor"] == f"'{start}1+1"
     assert row["aliases"] == f"'{start}1+1;b"
 
@@ -307,7 +294,7 @@ def test_no_text_of_a_csv_runs_as_a_formula(catalogue: Catalogue, start: str) ->
     ],
 )  # fmt: skip
 def test_every_text_of_a_workbook_stays_a_text(catalogue: Catalogue, text: str) -> None:
-    file = workbook_of(table_of(listed(LISTINGS["gpus"], _hostile(catalogue, text)), ()))
+    file = lists.workbook_of(lists.table_of(listed(LISTINGS["gpus"], _hostile(catalogue, text)), ()))
     sheet = _sheet(file)
     cells = dict(zip([cell.value for cell in sheet[1]], sheet[2], strict=True))
     cell = cells["vendor"]
@@ -343,7 +330,7 @@ def test_few_threads_compute_at_once(app: FastAPI, monkeypatch: pytest.MonkeyPat
     computing: list[int] = []
     most = 0
 
-    def computed(_: Table) -> str:
+    def computed(_: lists.Table) -> str:
         nonlocal most
         computing.append(1)
         most = max(most, len(computing))
@@ -386,7 +373,7 @@ def database(request: pytest.FixtureRequest) -> Iterator[Engine]:
         yield engine
 
 
-def reading(database: Engine, counted: list[int] | None = None) -> Read:
+def reading(database: Engine, counted: list[int] | None = None) -> lists.Read:
     """Reads measurements as rows, and notes how many each time."""
 
     def read(part: RowPart | None) -> list[object]:
@@ -398,8 +385,8 @@ def reading(database: Engine, counted: list[int] | None = None) -> Read:
     return read
 
 
-def listed_measurements(database: Engine, sort: str | None, counted: list[int] | None = None) -> Listed:
-    return listed_in_parts(COLUMNS, reading(database, counted), "measured_at", sort)
+def listed_measurements(database: Engine, sort: str | None, counted: list[int] | None = None) -> lists.Listed:
+    return lists.listed_in_parts(COLUMNS, reading(database, counted), "measured_at", sort)
 
 
 @pytest.fixture(scope="module")
@@ -408,8 +395,8 @@ def rows(database: Engine) -> tuple[object, ...]:
     return tuple(reading(database)(None))
 
 
-def in_memory(rows: tuple[object, ...], sort: str | None) -> Listed:
-    return Listed(COLUMNS, rows, sort=sort)
+def in_memory(rows: tuple[object, ...], sort: str | None) -> lists.Listed:
+    return lists.Listed(COLUMNS, rows, sort=sort)
 
 
 FILTERS: tuple[tuple[tuple[str, str], ...], ...] = (
@@ -425,8 +412,8 @@ def test_pages_are_those_of_a_list_in_memory(
     cursor: tuple[tuple[str, str], ...] = ()
     for _ in range(5):
         asked = [*filters, ("limit", str(limit)), *cursor]
-        shown = page_of(held, asked)
-        assert shown == page_of(expected, asked)
+        shown = lists.page_of(held, asked)
+        assert shown == lists.page_of(expected, asked)
         if shown.next_cursor is None:
             return
         cursor = (("cursor", shown.next_cursor),)
@@ -436,7 +423,7 @@ def test_every_row_stands_on_one_page(database: Engine) -> None:
     for sort in (None, NEWEST_FIRST):
         ids, cursor = [], None
         while True:
-            page = page_of(
+            page = lists.page_of(
                 listed_measurements(database, sort), [("limit", "50"), *([("cursor", cursor)] if cursor else [])]
             )
             ids += _ids(page)
@@ -448,15 +435,15 @@ def test_every_row_stands_on_one_page(database: Engine) -> None:
 def test_tables_are_those_of_a_list_in_memory(database: Engine, rows: tuple[object, ...]) -> None:
     for asked in ([], [("sort", "id"), ("limit", "5")], [("limit", "3")]):
         whole, shown = listed_measurements(database, NEWEST_FIRST), in_memory(rows, NEWEST_FIRST)
-        assert csv_of(table_of(whole, asked)) == csv_of(table_of(shown, asked))
+        assert lists.csv_of(lists.table_of(whole, asked)) == lists.csv_of(lists.table_of(shown, asked))
 
 
 @pytest.mark.parametrize("sort", [None, NEWEST_FIRST])
 def test_a_page_reads_little_more_than_it_shows(database: Engine, sort: str | None) -> None:
     counted: list[int] = []
     held = listed_measurements(database, sort, counted)
-    first = page_of(held, [("limit", "50")])
-    page_of(held, [("limit", "50"), ("cursor", str(first.next_cursor))])
+    first = lists.page_of(held, [("limit", "50")])
+    lists.page_of(held, [("limit", "50"), ("cursor", str(first.next_cursor))])
     assert sum(counted) <= 4 * 51
     assert max(counted) <= 51
 
@@ -473,8 +460,8 @@ def test_a_cursor_that_nobody_gave_breaks_nothing(
     for sort in (
         (None, NEWEST_FIRST) if moment == MOMENTS[0] else (NEWEST_FIRST,)
     ):  # a moment stands in that order alone
-        asked = [("limit", "5"), ("cursor", read_order(sort, COLUMNS).cursor_behind(odd))]
-        assert page_of(listed_measurements(database, sort), asked) == page_of(in_memory(rows, sort), asked)
+        asked = [("limit", "5"), ("cursor", lists.read_order(sort, COLUMNS).cursor_behind(odd))]
+        assert lists.page_of(listed_measurements(database, sort), asked) == lists.page_of(in_memory(rows, sort), asked)
 
 
 @pytest.fixture(scope="module")
@@ -508,15 +495,15 @@ LISTS = {"launch-checks": listed_launch_checks, "sweeps": listed_sweeps}
 @pytest.mark.parametrize("sort", [(), (("sort", "-created_at"),), (("sort", "created_at"),)])
 @pytest.mark.parametrize("limit", [1, 4, 7, 16])
 def test_jobs_stand_on_one_page_each(jobs: Engine, name: str, sort: tuple[tuple[str, str], ...], limit: int) -> None:
-    shown: list[Record] = []
+    shown: list[lists.Record] = []
     cursor = None
     for _ in range(41):
         asked = [*sort, ("limit", str(limit)), *([("cursor", cursor)] if cursor else [])]
-        page = page_of(LISTS[name](jobs, UNRESTRICTED), asked)
+        page = lists.page_of(LISTS[name](jobs, UNRESTRICTED), asked)
         shown += page.items
         if (cursor := page.next_cursor) is None:
             break
-    whole = page_of(LISTS[name](jobs, UNRESTRICTED), [*sort, ("limit", "1000")])
+    whole = lists.page_of(LISTS[name](jobs, UNRESTRICTED), [*sort, ("limit", "1000")])
     assert len(shown) == 40
     assert shown == [*whole.items]
 
@@ -526,5 +513,5 @@ def test_every_stored_list_is_paged_by_its_id() -> None:
         assert columns[0].name == "id"
 
 
-def _ids(page: Page) -> list[str]:
+def _ids(page: lists.Page) -> list[str]:
     return [str(item["id"]) for item in page.items]

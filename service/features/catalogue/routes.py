@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
+from service.api import requests
 from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import IfMatch, idempotent, row_etag
@@ -14,18 +15,6 @@ from service.api.compute import on_compute_threads, queued
 from service.api.errors import WrongParameter, problem_response
 from service.api.inputs import view_of
 from service.api.openapi import CSV_BODY, ETAG, MERGE_PATCH, examples, located, request_bodies
-from service.api.requests import (
-    CsvBody,
-    JsonBody,
-    PatchBody,
-    RowRevisionDep,
-    StrictRoute,
-    answer,
-    is_long,
-    query_choice,
-    query_text,
-    read_in_process,
-)
 from service.catalogue import Catalogue, Holdings
 from service.errors import Conflict, Refused
 from service.features.catalogue import custom_rows, lists, price_import
@@ -34,12 +23,12 @@ from service.store.history import History
 from service.tabular.lists import ListTypes, Record
 from service.validation.question_parts import HfConfig
 
-router = APIRouter(tags=["catalogue"], route_class=StrictRoute)
+router = APIRouter(tags=["catalogue"], route_class=requests.StrictRoute)
 
 OWNER = "owner"
 OwnerText = Annotated[
     str | None,
-    query_text(
+    requests.query_text(
         OWNER,
         {"type": "string"},
         "Whose row is meant, where an admin asks and several owners have one of this name; your own where absent.",
@@ -96,12 +85,12 @@ def _add_routes(plural: str, listing: lists.Listing) -> None:
         one,
         operation_id=f"get{singular}",
         summary=f"One of the {plural} of the catalogue",
-        response_model=answer(types.row),
+        response_model=requests.answer(types.row),
     )
     async def read(
         request: Request,
         name: Annotated[str, Path(description=any_name, examples=names)],
-        revision: RowRevisionDep,
+        revision: requests.RowRevisionDep,
         owner: OwnerText,
     ) -> Response:
         if revision is None:
@@ -114,14 +103,14 @@ def _add_routes(plural: str, listing: lists.Listing) -> None:
         status_code=201,
         operation_id=f"create{singular}",
         summary=f"Create one of your own {plural}",
-        response_model=answer(types.row),
+        response_model=requests.answer(types.row),
         response_description=NOW,
         responses=CREATED,
         openapi_extra=examples(f"create{singular}"),
     )
     @queued
     @idempotent
-    def create(request: Request, body: JsonBody[Annotated[Any, RowColumns(plural)]]) -> Response:
+    def create(request: Request, body: requests.JsonBody[Annotated[Any, RowColumns(plural)]]) -> Response:
         record = custom_rows.create_row(request.app.state.history, listing, caller_of(request), body)
         return _created(plural, listing.key.name, record, record)
 
@@ -137,7 +126,7 @@ def _add_routes(plural: str, listing: lists.Listing) -> None:
         one,
         operation_id=f"replace{singular}",
         summary=f"Put another row in the place of one of your own {plural}",
-        response_model=answer(types.row),
+        response_model=requests.answer(types.row),
         response_description=NOW,
         responses={200: {"headers": {"ETag": ETAG}}},
         openapi_extra=examples(f"create{singular}"),
@@ -146,7 +135,7 @@ def _add_routes(plural: str, listing: lists.Listing) -> None:
     def replace(
         request: Request,
         change: Annotated[custom_rows.RowChange, Depends(change_of)],
-        body: JsonBody[Annotated[Any, RowColumns(plural)]],
+        body: requests.JsonBody[Annotated[Any, RowColumns(plural)]],
     ) -> Response:
         return _changed(custom_rows.replace_row(request.app.state.history, change, body))
 
@@ -155,7 +144,7 @@ def _add_routes(plural: str, listing: lists.Listing) -> None:
         operation_id=f"patch{singular}",
         summary=f"Change some columns of one of your own {plural}",
         description="An RFC 7396 merge patch of the row as GET shows it.",
-        response_model=answer(types.row),
+        response_model=requests.answer(types.row),
         response_description=NOW,
         responses={200: {"headers": {"ETag": ETAG}}},
         openapi_extra=examples(f"patch{singular}", MERGE_PATCH, JSON),
@@ -164,7 +153,7 @@ def _add_routes(plural: str, listing: lists.Listing) -> None:
     def patch(
         request: Request,
         change: Annotated[custom_rows.RowChange, Depends(change_of)],
-        body: PatchBody[Annotated[Any, RowColumns(plural, is_patch=True)]],
+        body: requests.PatchBody[Annotated[Any, RowColumns(plural, is_patch=True)]],
     ) -> Response:
         return _changed(custom_rows.patch_row(request.app.state.history, change, body))
 
@@ -199,27 +188,29 @@ NAMES = ("slug", "name")
 """Query parameters of an import beside the config."""
 SlugText = Annotated[
     str | None,
-    query_text(
+    requests.query_text(
         "slug",
         {"type": "string"},
         "What the model is to be called; as its repository, else by type and size, where absent.",
     ),
 ]
-NameText = Annotated[str | None, query_text("name", {"type": "string"}, "Its name in print; its slug where absent.")]
+NameText = Annotated[
+    str | None, requests.query_text("name", {"type": "string"}, "Its name in print; its slug where absent.")
+]
 
 
 @router.post(
     "/v1/models/import",
     status_code=201,
     summary="Create one of your own models from its config.json",
-    response_model=answer(custom_rows.ImportedModelRow),
+    response_model=requests.answer(custom_rows.ImportedModelRow),
     response_description="The row, its parameters, and what was assumed.",
     responses=CREATED,
     openapi_extra=examples("importModel"),
 )
 @queued
 @idempotent
-def import_model(request: Request, body: JsonBody[HfConfig], slug: SlugText, name: NameText) -> Response:
+def import_model(request: Request, body: requests.JsonBody[HfConfig], slug: SlugText, name: NameText) -> Response:
     """The whole body is the config.json, as it is."""
     try:
         imported = custom_rows.import_model(request.app.state.history, caller_of(request), body, slug, name)
@@ -240,16 +231,16 @@ def _of_query(refused: Refused) -> Refused:
     return kind(*refused.problems)
 
 
-DryRun = Annotated[str, query_choice("dry_run", ("false", "true"), "Whether to tell only what would be done.")]
+DryRun = Annotated[str, requests.query_choice("dry_run", ("false", "true"), "Whether to tell only what would be done.")]
 OnError = Annotated[
     str,
-    query_choice(
+    requests.query_choice(
         "on_error",
         ("refuse", "skip"),
         "What is done about wrong rows: refuse the whole table, or skip them and import the others.",
     ),
 ]
-Decimal = Annotated[str, query_choice("dec", (".", ","), "Decimal mark of the numbers in the table.")]
+Decimal = Annotated[str, requests.query_choice("dec", (".", ","), "Decimal mark of the numbers in the table.")]
 
 
 async def _options(caller: CallerDep, dry_run: DryRun, on_error: OnError, dec: Decimal) -> price_import.ImportOptions:
@@ -259,14 +250,14 @@ async def _options(caller: CallerDep, dry_run: DryRun, on_error: OnError, dec: D
 
 
 async def _read_import(
-    request: Request, content: CsvBody, options: Annotated[price_import.ImportOptions, Depends(_options)]
+    request: Request, content: requests.CsvBody, options: Annotated[price_import.ImportOptions, Depends(_options)]
 ) -> tuple[price_import.ImportOptions, Holdings, price_import.ImportDraft | price_import.ImportReport]:
     """Parse a table before it enters the write queue: ten thousand rows take a second."""
     history: History = request.app.state.history
     await run_in_threadpool(history.refresh)
     before = history.holdings
     catalogue = await run_in_threadpool(before.view, options.caller.owner)
-    run = read_in_process if is_long(content) else on_compute_threads
+    run = requests.read_in_process if requests.is_long(content) else on_compute_threads
     return options, before, await run(request, price_import.draft_import, content, options, catalogue)
 
 
@@ -280,7 +271,7 @@ ReadImport = Annotated[
 @router.post(
     "/v1/prices/import",
     summary="Own prices from a spreadsheet",
-    response_model=answer(price_import.ImportReport),
+    response_model=requests.answer(price_import.ImportReport),
     response_description="What was done, and what is wrong with rows that were skipped.",
     openapi_extra=examples("importPrices", CSV_BODY),
 )

@@ -12,21 +12,12 @@ from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import PlainTextResponse, Response
 
 from service.answers.checks import Check
+from service.api import requests
 from service.api.access.authorization import AccessDenied, caller_of
 from service.api.answers import json_answer
 from service.api.compute import compute
 from service.api.inputs import catalogue_of, with_address
 from service.api.openapi import PUBLIC, examples, requires
-from service.api.requests import (
-    CatalogueDep,
-    Parameters,
-    RawJsonBody,
-    StrictRoute,
-    answer,
-    is_long_launcher_text,
-    read_in_process,
-    whole_query,
-)
 from service.catalogue import Catalogue
 from service.errors import NotFound, Refused
 from service.features.checks import schemas
@@ -52,18 +43,20 @@ GRACE_SECONDS = 1.0
 """Time beyond its deadline after which a process that tries alternatives is ended. Source: a choice; one alternative
 takes at most some 0.2 s, and a new process loads the catalogue first."""
 
-router = APIRouter(tags=["checks"], route_class=StrictRoute)
+router = APIRouter(tags=["checks"], route_class=requests.StrictRoute)
 
 
 @router.post(
     "/v1/check",
     summary="May this job start?",
-    response_model=answer(Check),
+    response_model=requests.answer(Check),
     openapi_extra=requires("read") | examples("createCheck"),
 )
-async def create_check(request: Request, body: RawJsonBody[schemas.CheckRequest], catalogue: CatalogueDep) -> Response:
+async def create_check(
+    request: Request, body: requests.RawJsonBody[schemas.CheckRequest], catalogue: requests.CatalogueDep
+) -> Response:
     """Check a job; one that does not fit is answered with deny and the reason."""
-    if is_long_launcher_text(body):
+    if requests.is_long_launcher_text(body):
         found = await evaluated(request, check, body, catalogue)
     else:
         found = await _checked(request, parse_object(body), catalogue)
@@ -73,8 +66,8 @@ async def create_check(request: Request, body: RawJsonBody[schemas.CheckRequest]
 
 async def evaluated(request: Request, evaluate: Evaluator, content: bytes, catalogue: Catalogue) -> Any:
     """Evaluate the job of a body, in another process where it takes long to parse, and store its questions."""
-    if is_long_launcher_text(content):
-        found, questions = await read_in_process(request, check_with_questions, evaluate, content, catalogue)
+    if requests.is_long_launcher_text(content):
+        found, questions = await requests.read_in_process(request, check_with_questions, evaluate, content, catalogue)
     else:
         found, questions = check_with_questions(evaluate, content, catalogue)
     for question in questions:
@@ -115,7 +108,7 @@ FILES = {
     },
 }
 
-adapter_router = APIRouter(tags=["adapters"], route_class=StrictRoute)
+adapter_router = APIRouter(tags=["adapters"], route_class=requests.StrictRoute)
 
 SCHEDULERS = ("kubernetes", "kueue", "ray", "skypilot")
 
@@ -132,7 +125,7 @@ SlurmFile = Annotated[str, _path("The file.", "job_submit.lua", _files_of("slurm
 Scheduler = Annotated[str, _path("Whose.", "kubernetes", SCHEDULERS)]
 AdapterFile = Annotated[str, _path("The file.", "webhook.yaml", _files_of(*SCHEDULERS))]
 Token = Annotated[str, Path(description="The secret of the webhook.", examples=["a-secret-of-16-letters"])]
-SiteQuery = Annotated[Parameters, Depends(whole_query(FlatQuestion, is_described=False))]
+SiteQuery = Annotated[requests.Parameters, Depends(requests.whole_query(FlatQuestion, is_described=False))]
 CallerCatalogue = Annotated[Catalogue, Depends(catalogue_of)]
 
 
@@ -176,7 +169,7 @@ async def get_adapter(request: Request, scheduler: Scheduler, name: AdapterFile)
     openapi_extra=requires("read") | examples("createSlurmCheck"),
 )
 async def create_slurm_check(
-    request: Request, body: RawJsonBody[schemas.SlurmCheckRequest], catalogue: CallerCatalogue
+    request: Request, body: requests.RawJsonBody[schemas.SlurmCheckRequest], catalogue: CallerCatalogue
 ) -> PlainTextResponse:
     """Check a job for a Slurm hook."""
     job_check = await evaluated(request, check_slurm_job, body, catalogue)
@@ -187,11 +180,11 @@ async def create_slurm_check(
 @adapter_router.post(
     "/v1/adapters/kubernetes/check",
     summary="May this object of Kubernetes start?",
-    response_model=answer(JobCheck),
+    response_model=requests.answer(JobCheck),
     openapi_extra=requires("read") | examples("createKubernetesCheck"),
 )
 async def create_kubernetes_check(
-    request: Request, body: RawJsonBody[schemas.KubernetesObject], catalogue: CallerCatalogue
+    request: Request, body: requests.RawJsonBody[schemas.KubernetesObject], catalogue: CallerCatalogue
 ) -> Response:
     """A Job, JobSet, PyTorchJob, TrainJob, or a Workload of Kueue; anything else is unknown."""
     job_check = await evaluated(request, check_manifest, body, catalogue)
@@ -202,12 +195,12 @@ async def create_kubernetes_check(
 @adapter_router.post(
     "/v1/adapters/kubernetes/admission/{token}",
     summary="A validating webhook of Kubernetes",
-    response_model=answer(schemas.AdmissionAnswer),
+    response_model=requests.answer(schemas.AdmissionAnswer),
     response_description="The same review with its response.",
     openapi_extra=PUBLIC | examples("createAdmissionReview"),
 )
 async def create_admission_review(
-    request: Request, token: Token, body: RawJsonBody[schemas.AdmissionReview], catalogue: CallerCatalogue
+    request: Request, token: Token, body: requests.RawJsonBody[schemas.AdmissionReview], catalogue: CallerCatalogue
 ) -> Response:
     """AdmissionReview of admission.k8s.io/v1, in and out.
 

@@ -10,15 +10,7 @@ from pydantic import GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from service.answers.estimates import (
-    Answer,
-    FlopAnswer,
-    GpuHoursAnswer,
-    Grounds,
-    MemoryAnswer,
-    MethodAnswer,
-    TimelineAnswer,
-)
+from service.answers import estimates
 from service.answers.names import COMPONENT
 from service.api.access.authorization import CallerDep
 from service.api.answers import JSON, json_answer
@@ -71,15 +63,15 @@ class Part:
 
     path: str
     name: str
-    kind: type[Grounds]
+    kind: type[estimates.Grounds]
     summary: str
 
 
 PARTS = (
-    Part("/v1/estimates", "Estimate", Answer, "Everything about one configuration"),
-    Part("/v1/memory", "Memory", MemoryAnswer, "Whether the job fits, and bytes of every stage by kind"),
-    Part("/v1/flops", "Flop", FlopAnswer, "Floating-point operations, model and hardware"),
-    Part("/v1/gpu-hours", "GpuHours", GpuHoursAnswer, "Seconds, GPU-hours, days, USD, kWh"),
+    Part("/v1/estimates", "Estimate", estimates.Answer, "Everything about one configuration"),
+    Part("/v1/memory", "Memory", estimates.MemoryAnswer, "Whether the job fits, and bytes of every stage by kind"),
+    Part("/v1/flops", "Flop", estimates.FlopAnswer, "Floating-point operations, model and hardware"),
+    Part("/v1/gpu-hours", "GpuHours", estimates.GpuHoursAnswer, "Seconds, GPU-hours, days, USD, kWh"),
 )
 
 
@@ -121,7 +113,7 @@ def _asked(part: Part) -> Any:
         catalogue = await catalogue_of(request)
         return json_answer(answer_by(tool, read_question(body, catalogue), catalogue))
 
-    return ask_by if part.kind is MemoryAnswer else ask
+    return ask_by if part.kind is estimates.MemoryAnswer else ask
 
 
 def _asked_flat(part: Part) -> Any:
@@ -144,7 +136,9 @@ for _part in PARTS:
         operation_id=f"create{_part.name}",
         summary=_part.summary,
         description="Ask with four objects; a name stands for a row of the catalogue. Not fitting is an answer too.",
-        response_model=answer(MemoryAnswer | MethodAnswer if _part.kind is MemoryAnswer else _part.kind),
+        response_model=answer(
+            estimates.MemoryAnswer | estimates.MethodAnswer if _part.kind is estimates.MemoryAnswer else _part.kind
+        ),
         openapi_extra=requires("read") | examples("createEstimate"),
     )
     router.add_api_route(
@@ -157,7 +151,7 @@ for _part in PARTS:
     )
 
 
-@router.get("/v1/estimates/{estimate_id}", summary="An answer that was stored", response_model=answer(Answer))
+@router.get("/v1/estimates/{estimate_id}", summary="An answer that was stored", response_model=answer(estimates.Answer))
 def get_stored_estimate(
     request: Request,
     database: Database,
@@ -179,7 +173,7 @@ def get_stored_estimate(
 @router.post(
     "/v1/memory/timeline",
     summary="Memory over a step, stage by stage",
-    response_model=answer(TimelineAnswer),
+    response_model=answer(estimates.TimelineAnswer),
     openapi_extra=requires("read") | examples("createEstimate"),
 )
 async def create_timeline(request: Request, body: JsonBody[QuestionRequest], catalogue: CatalogueDep) -> Response:

@@ -9,20 +9,11 @@ from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import Response
 
 from service.answers.exports import Export, ExportTargets, Imported
+from service.api import requests
 from service.api.answers import JSON, json_answer, preferred
 from service.api.errors import WrongParameter
 from service.api.inputs import chosen
 from service.api.openapi import TEXT_BODY, examples, request_bodies, requires
-from service.api.requests import (
-    CatalogueDep,
-    JsonBody,
-    StrictRoute,
-    answer,
-    is_long_launcher_text,
-    query_text,
-    read_in_process,
-    text_or_json,
-)
 from service.errors import Problem, Refused
 from service.estimator.question import Strict
 from service.features.exports.exports import COMMAND, export, import_file, imported_json, listed_targets, target_named
@@ -31,7 +22,7 @@ from service.formats.text import LONGEST_FILE_BYTES
 from service.text_bounds import FIELD
 from service.validation.question_parts import QuestionRequest
 
-router = APIRouter(tags=["exports"], route_class=StrictRoute)
+router = APIRouter(tags=["exports"], route_class=requests.StrictRoute)
 
 VERSION = "version"
 NOT_EXPRESSIBLE = "X-Not-Expressible"
@@ -64,7 +55,7 @@ FormatName = Annotated[
 ]
 VersionDep = Annotated[
     str | None,
-    query_text(
+    requests.query_text(
         VERSION,
         {"type": "string"},
         "Version of the tool's file format, where that has changed; absent, the newest, which is listed first.",
@@ -72,7 +63,7 @@ VersionDep = Annotated[
 ]
 CommandDep = Annotated[
     str | None,
-    query_text(
+    requests.query_text(
         COMMAND,
         {"type": "string", "maxLength": 4096},
         "Command for a launcher to start, such as train.py --lr 1e-4; absent, the program of the recipe's stack.",
@@ -80,7 +71,9 @@ CommandDep = Annotated[
 ]
 
 
-@router.get("/v1/exports", summary="Tools that a question can be written for", response_model=answer(ExportTargets))
+@router.get(
+    "/v1/exports", summary="Tools that a question can be written for", response_model=requests.answer(ExportTargets)
+)
 async def list_export_targets() -> Response:
     """List tools with versions, file names and sources."""
     return json_answer(listed_targets())
@@ -89,7 +82,7 @@ async def list_export_targets() -> Response:
 @router.post(
     "/v1/exports/{target}",
     summary="A question as a tool's own file",
-    response_model=answer(Export),
+    response_model=requests.answer(Export),
     response_description="The file; as text/plain it comes alone.",
     responses={
         200: {
@@ -106,8 +99,8 @@ async def create_export(
     target: TargetName,
     version: VersionDep,
     command: CommandDep,
-    body: JsonBody[QuestionRequest],
-    catalogue: CatalogueDep,
+    body: requests.JsonBody[QuestionRequest],
+    catalogue: requests.CatalogueDep,
 ) -> Response:
     """Send the same body as to /v1/estimates.
 
@@ -132,7 +125,7 @@ async def create_export(
 @router.post(
     "/v1/imports/{format}",
     summary="A framework's own file as a recipe and a layout",
-    response_model=answer(Imported),
+    response_model=requests.answer(Imported),
     response_description="Model, recipe and layout, as far as the file sets them.",
     openapi_extra=requires("read")
     | examples(
@@ -144,7 +137,9 @@ async def create_export(
     ),
 )
 async def create_import(
-    request: Request, format: FormatName, body: Annotated[str | Mapping[str, Any], Depends(text_or_json(ImportRequest))]
+    request: Request,
+    format: FormatName,
+    body: Annotated[str | Mapping[str, Any], Depends(requests.text_or_json(ImportRequest))],
 ) -> Response:
     """Turn a framework's file into fields of a question; add a cluster to estimate it.
 
@@ -155,6 +150,6 @@ async def create_import(
         message = f"the object does not consist of the one field {FIELD} with a text"
         fix = "send the file in that field, or as plain text"
         raise Refused(Problem(field=FIELD, code="not_text", message=message, fix=fix))
-    if is_long_launcher_text(text.encode()):
-        return Response(await read_in_process(request, imported_json, format, text), media_type=JSON)
+    if requests.is_long_launcher_text(text.encode()):
+        return Response(await requests.read_in_process(request, imported_json, format, text), media_type=JSON)
     return json_answer(import_file(format, text))

@@ -15,18 +15,9 @@ from service.calibration.records import Environment, ProbeRecord, Shape, fault_o
 from service.errors import NotFound, Problem, Refused
 from service.estimator import FORMULAS_VERSION
 from service.estimator.question import Gpu, Name, Strict
-from service.store import Connection, Engine
+from service.store import Connection, Engine, measurements
 from service.store.engine import utc_text
 from service.store.keys import TEAM, Caller
-from service.store.measurements import (
-    Measured,
-    measurements_like,
-    quarantine_measurements,
-    read_measurements,
-    read_measurements_of,
-    shape_key,
-    store_measurements_in,
-)
 from service.tabular.lists import Column, Listed, Record, as_record, columns_of, listed_in_parts
 from service.validation.devices import is_possible, observation_of
 from service.validation.json_text import checked_texts
@@ -66,15 +57,17 @@ def now_text() -> str:
 
 def measurements_in(
     connection: Connection, records: Sequence[ProbeRecord], origin: Origin, predict: Predict, gpu: Gpu | None
-) -> list[Measured]:
+) -> list[measurements.Measured]:
     """Store measurements in the transaction of the caller."""
     rows = list(_rows(records, origin, predict))
-    checked = quarantined(rows, measurements_like(connection, rows, MOST_LIKE), gpu)
-    store_measurements_in(connection, checked)
+    checked = quarantined(rows, measurements.measurements_like(connection, rows, MOST_LIKE), gpu)
+    measurements.store_measurements_in(connection, checked)
     return checked
 
 
-def quarantined(rows: Sequence[Measured], known: Sequence[Measured], gpu: Gpu | None = None) -> list[Measured]:
+def quarantined(
+    rows: Sequence[measurements.Measured], known: Sequence[measurements.Measured], gpu: Gpu | None = None
+) -> list[measurements.Measured]:
     """Quarantine the doubtful ones of some measurements."""
     others: dict[object, dict[str, float]] = {}
     for row in (
@@ -104,7 +97,7 @@ def id_scope(owner: str) -> tuple[str, ...]:
     return () if owner == TEAM else (owner,)
 
 
-def _rows(records: Sequence[ProbeRecord], origin: Origin, predict: Predict) -> Iterator[Measured]:
+def _rows(records: Sequence[ProbeRecord], origin: Origin, predict: Predict) -> Iterator[measurements.Measured]:
     for record in records:
         environment = record.environment
         environment_fields = asdict(environment) if environment is not None else {}
@@ -112,7 +105,7 @@ def _rows(records: Sequence[ProbeRecord], origin: Origin, predict: Predict) -> I
         for place, one in enumerate(record.measurements if environment is not None else ()):
             moment = origin.measured_at if origin.is_dated else None
             id_parts = [*id_scope(origin.owner), origin.run, moment, record.probe, place, asdict(one)]
-            row = Measured(
+            row = measurements.Measured(
                 **{name: value for name, value in fields_of(origin).items() if name != "is_dated"},
                 **{**fields_of(one), "shape": dict(one.shape)},
                 id=f"msr_{digest_of(to_bytes(id_parts))}",
@@ -129,11 +122,11 @@ def _rows(records: Sequence[ProbeRecord], origin: Origin, predict: Predict) -> I
             yield replace(row, predicted_value=predict(observation_of(row)))
 
 
-def _identity(row: Measured) -> object:
-    return row.device, row.fingerprint, row.probe, row.operation, row.quantity, shape_key(row.shape)
+def _identity(row: measurements.Measured) -> object:
+    return row.device, row.fingerprint, row.probe, row.operation, row.quantity, measurements.shape_key(row.shape)
 
 
-def _quality_problem(row: Measured, gpu: Gpu | None) -> str | None:
+def _quality_problem(row: measurements.Measured, gpu: Gpu | None) -> str | None:
     """Reason to doubt a measurement, whatever others show."""
     observed = observation_of(row)
     beyond = impossible(observed, None if row.kind == "cpu" else gpu)
@@ -183,23 +176,23 @@ def shape_text(shape: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in sorted(shape.items()))
 
 
-def _ratio(measured: Measured) -> float | None:
+def _ratio(measured: measurements.Measured) -> float | None:
     ratio = measured.value / measured.predicted_value if measured.predicted_value else inf
     return ratio if isfinite(ratio) else None
 
 
-def _environment_value(name: str, measured: Measured) -> Any:
+def _environment_value(name: str, measured: measurements.Measured) -> Any:
     return measured.environment.get(name)
 
 
-def _shape(measured: Measured) -> str:
+def _shape(measured: measurements.Measured) -> str:
     """The shape as a text; a function with a name, because another process computes large tables."""
     return shape_text(measured.shape)
 
 
 def _columns() -> Iterator[Column]:
     """Columns of the list: fields, the shape as one text, the ratio, and versions of the environment."""
-    for column in columns_of(Measured):
+    for column in columns_of(measurements.Measured):
         if column.name == "shape":
             schema = {"type": "string", "description": "Sizes, number format and kernel: name=value, by name."}
             yield Column("shape", _shape, schema)
@@ -218,12 +211,12 @@ COLUMNS = tuple(_columns())
 
 
 def listed_measurements(engine: Engine, caller: Caller) -> Listed:
-    read = partial(read_measurements_of, engine, caller.visible_owner)
+    read = partial(measurements.read_measurements_of, engine, caller.visible_owner)
     return listed_in_parts(COLUMNS, read, "measured_at", NEWEST_FIRST)
 
 
 def find_measurement(engine: Engine, caller: Caller, measurement_id: str) -> Record:
-    rows = read_measurements(engine, [measurement_id], caller.visible_owner)
+    rows = measurements.read_measurements(engine, [measurement_id], caller.visible_owner)
     if not rows:
         raise NotFound(UNKNOWN_MEASUREMENT)
     return {**as_record(COLUMNS, rows[0]), "shape": rows[0].shape, "environment": rows[0].environment}
@@ -262,12 +255,12 @@ def release(engine: Engine, caller: Caller, body: Mapping[str, Any]) -> Record:
 
 
 def _changed(engine: Engine, caller: Caller, ids: tuple[str, ...], reason: str | None) -> Record:
-    known = {row.id for row in read_measurements(engine, ids, caller.visible_owner)}
+    known = {row.id for row in measurements.read_measurements(engine, ids, caller.visible_owner)}
     missing = len(set(ids) - known)
     if missing:
         message = f"{missing} of the {len(set(ids))} ids are those of no measurement, so nothing was changed"
         fix = "take ids from GET /v1/measurements"
         raise Refused(Problem(field="ids", code="not_found", message=message, fix=fix))
-    quarantine_measurements(engine, ids, None if reason is None else datetime.now(UTC), reason)
-    rows = sorted(read_measurements(engine, ids), key=lambda row: row.id)
+    measurements.quarantine_measurements(engine, ids, None if reason is None else datetime.now(UTC), reason)
+    rows = sorted(measurements.read_measurements(engine, ids), key=lambda row: row.id)
     return {"items": [as_record(COLUMNS, row) for row in rows]}

@@ -9,17 +9,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from service.calibration.records import BACKWARD_WORK
-from service.worker.probing import (
-    CannotRun,
-    Case,
-    KernelInputs,
-    PreparedRun,
-    allowed_error_fraction,
-    error_fraction,
-    is_out_of_memory,
-    spread,
-    timed,
-)
+from service.worker import probing
 
 BACKENDS = {"flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
 
@@ -29,24 +19,24 @@ CHECKED = 64
 """Queries that are compared with exact ones. Source: a choice."""
 
 
-@timed
-def run(parameters: Mapping[str, Any], inputs: KernelInputs) -> list[Case]:
+@probing.timed
+def run(parameters: Mapping[str, Any], inputs: probing.KernelInputs) -> list[probing.Case]:
     return [_case(way, shape, inputs) for shape in parameters["kernels"] for way in ("forward", "backward")]
 
 
-def _case(operation: str, shape: Mapping[str, Any], inputs: KernelInputs) -> Case:
+def _case(operation: str, shape: Mapping[str, Any], inputs: probing.KernelInputs) -> probing.Case:
     pairs = float(shape["length"]) ** 2 / (2 if shape["causal"] else 1)
     flop = 4.0 * shape["batch"] * shape["heads"] * shape["width"] * pairs
-    return Case(
+    return probing.Case(
         operation=operation,
         shape=shape,
         amount=flop * (BACKWARD_WORK if operation == "backward" else 1),
         prepare=partial(_forward if operation == "forward" else _backward, shape, inputs),
-        allowed_error_fraction=allowed_error_fraction(shape["dtype"]),
+        allowed_error_fraction=probing.allowed_error_fraction(shape["dtype"]),
     )
 
 
-def _forward(shape: Mapping[str, Any], inputs: KernelInputs) -> PreparedRun:
+def _forward(shape: Mapping[str, Any], inputs: probing.KernelInputs) -> probing.PreparedRun:
     """The forward pass of a training step, which saves what the backward pass needs."""
     query, key, value, _ = _tensors(shape, inputs)
     attend = _kernel(shape, query)
@@ -56,12 +46,12 @@ def _forward(shape: Mapping[str, Any], inputs: KernelInputs) -> PreparedRun:
 
     def off_fraction() -> float:
         places, exact = _exact(shape, query, key, value)
-        return error_fraction(_first_group(shape, forward().detach())[:, places], exact.detach())
+        return probing.error_fraction(_first_group(shape, forward().detach())[:, places], exact.detach())
 
-    return PreparedRun(run=forward, error_fraction=off_fraction)
+    return probing.PreparedRun(run=forward, error_fraction=off_fraction)
 
 
-def _backward(shape: Mapping[str, Any], inputs: KernelInputs) -> PreparedRun:
+def _backward(shape: Mapping[str, Any], inputs: probing.KernelInputs) -> probing.PreparedRun:
     """The backward pass alone, of a forward pass that ran before."""
     query, key, value, gradient = _tensors(shape, inputs)
     result = _kernel(shape, query)(query, key, value)
@@ -74,12 +64,12 @@ def _backward(shape: Mapping[str, Any], inputs: KernelInputs) -> PreparedRun:
         places, exact = _exact(shape, chosen, key, value)
         exact.backward(_first_group(shape, gradient)[:, places].double())
         reference = _first_group(shape, chosen.grad)[:, places]
-        return error_fraction(_first_group(shape, backward()[0])[:, places], reference)
+        return probing.error_fraction(_first_group(shape, backward()[0])[:, places], reference)
 
-    return PreparedRun(run=backward, error_fraction=off_fraction)
+    return probing.PreparedRun(run=backward, error_fraction=off_fraction)
 
 
-def _tensors(shape: Mapping[str, Any], inputs: KernelInputs) -> tuple[Any, Any, Any, Any]:
+def _tensors(shape: Mapping[str, Any], inputs: probing.KernelInputs) -> tuple[Any, Any, Any, Any]:
     batch, length, width = shape["batch"], shape["length"], shape["width"]
     many, few = (batch, shape["heads"], length, width), (batch, shape["kv_heads"], length, width)
     query, key, value, gradient = inputs.random(shape["dtype"], many, few, few, many)
@@ -90,7 +80,7 @@ def _kernel(shape: Mapping[str, Any], like: Any) -> Callable[[Any, Any, Any], An
     if shape["kernel"] == "eager":
         return partial(_eager, shape, _mask(shape, range(shape["length"]), like) if shape["causal"] else None)
     if shape["kernel"] not in BACKENDS:
-        raise CannotRun(f"no attention kernel {shape['kernel']}; there are eager, {', '.join(BACKENDS)}")
+        raise probing.CannotRun(f"no attention kernel {shape['kernel']}; there are eager, {', '.join(BACKENDS)}")
     groups = shape["heads"] // shape["kv_heads"]
     shares = groups > 1 and _shares_keys(shape["kernel"], shape["width"], like.dtype, like.device)
     return partial(_fused, shape, shares=shares)
@@ -104,10 +94,10 @@ def _fused(shape: Mapping[str, Any], query: Any, key: Any, value: Any, *, shares
     try:
         return _attend(shape["kernel"], (query, key, value), is_causal=shape["causal"], enable_gqa=shares)
     except RuntimeError as error:
-        if is_out_of_memory(error):
+        if probing.is_out_of_memory(error):
             raise
         message = str(error).partition("\n")[0]
-        raise CannotRun(
+        raise probing.CannotRun(
             f"{query.device.type} has no {shape['kernel']} attention for {shape['dtype']}: {message}"
         ) from error
 
@@ -153,7 +143,7 @@ def _first_group(shape: Mapping[str, Any], tensor: Any) -> Any:
 
 def _exact(shape: Mapping[str, Any], query: Any, key: Any, value: Any) -> tuple[list[int], Any]:
     """Some queries of the first group, and their exact result: the gradient of a query needs no other query."""
-    places = spread(shape["length"], CHECKED)
+    places = probing.spread(shape["length"], CHECKED)
     chosen = _first_group(shape, query)[:, places].double()
     scores = chosen @ key[0, 0].detach().double().mT * shape["width"] ** -0.5
     if shape["causal"]:

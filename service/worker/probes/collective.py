@@ -10,26 +10,7 @@ from typing import Any
 import torch
 
 from service.calibration.records import COLLECTIVES, EXCHANGED_ERROR_FRACTION, Measurement, bus_fraction
-from service.worker.probing import (
-    NO_TIME,
-    REPEATS,
-    WARM_UPS,
-    Caches,
-    CannotRun,
-    Group,
-    MissingMeasurement,
-    ProbeContext,
-    ProbeResult,
-    error_fraction,
-    is_out_of_memory,
-    left_out_reason,
-    measurement,
-    no_memory,
-    nodes_of,
-    process_group,
-    refuse_wrong,
-    spread,
-)
+from service.worker import probing
 
 NUMBER_BYTES = 4
 
@@ -60,7 +41,7 @@ def _numbers_at(rank: int, positions: Any) -> Any:
     return _random_numbers(rank)[positions % TILE]
 
 
-def _exchange(operation: str, part: int, group: Group) -> Exchange:
+def _exchange(operation: str, part: int, group: probing.Group) -> Exchange:
     """An operation with `part` numbers for each pair of ranks: its buffers, its call, and its expected result."""
     rank, ranks, device, distributed = group.context.rank, group.context.ranks, group.context.device, group.distributed
     count = part if operation == "all_gather" else part * ranks
@@ -107,45 +88,49 @@ SLOWEST_BYTES_PER_S = 1e8
 class RankTiming:
     """Progress and measurements of the probe on one rank."""
 
-    group: Group
-    caches: Caches
+    group: probing.Group
+    caches: probing.Caches
     repeats: int
     measurements: list[Measurement] = field(default_factory=list)
     byte_seconds: float = 0.0
     """Seconds of one run over its size, for the last operation."""
 
 
-def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
+def run(parameters: Mapping[str, Any], context: probing.ProbeContext) -> probing.ProbeResult:
     if context.ranks == 1:
-        raise CannotRun("a collective needs two or more ranks; request them on a machine with as many GPUs")
+        raise probing.CannotRun("a collective needs two or more ranks; request them on a machine with as many GPUs")
     cases = [(name, int(size)) for size in sorted(parameters["sizes_bytes"]) for name in parameters["operations"]]
     unknown = sorted({name for name, _ in cases} - set(COLLECTIVES))
     if unknown:
-        raise CannotRun(f"no collective {', '.join(unknown)}; there are {', '.join(COLLECTIVES)}")
-    nodes = nodes_of(context.ranks, os.environ)
+        raise probing.CannotRun(f"no collective {', '.join(unknown)}; there are {', '.join(COLLECTIVES)}")
+    nodes = probing.nodes_of(context.ranks, os.environ)
     left_out: list[dict[str, Any]] = []
-    with process_group(context) as group:
-        timing = RankTiming(group=group, caches=Caches(context.device), repeats=int(parameters.get("repeats", REPEATS)))
+    with probing.process_group(context) as group:
+        timing = RankTiming(
+            group=group, caches=probing.Caches(context.device), repeats=int(parameters.get("repeats", probing.REPEATS))
+        )
         for number, (operation, size) in enumerate(cases, start=1):
             shape = {"size_bytes": size, "ranks": context.ranks, "nodes": nodes, "backend": group.backend}
             try:
                 _measure(operation, shape, timing, fraction=1 / (len(cases) - number + 1))
-            except MissingMeasurement as missing:
+            except probing.MissingMeasurement as missing:
                 left_out.append(missing.row(operation, shape))
             context.report(number / len(cases), f"{operation} of {size} bytes")
-    return ProbeResult(
-        measurements=tuple(timing.measurements), summary={"left_out": left_out}, reason=left_out_reason(left_out)
+    return probing.ProbeResult(
+        measurements=tuple(timing.measurements),
+        summary={"left_out": left_out},
+        reason=probing.left_out_reason(left_out),
     )
 
 
 def _measure(operation: str, shape: Mapping[str, Any], timing: RankTiming, fraction: float) -> None:
     group, size_bytes = timing.group, shape["size_bytes"]
-    if group.left_seconds() < (WARM_UPS + 1) * size_bytes * min(timing.byte_seconds, 1 / SLOWEST_BYTES_PER_S):
-        raise MissingMeasurement("no_time", NO_TIME)
+    if group.left_seconds() < (probing.WARM_UPS + 1) * size_bytes * min(timing.byte_seconds, 1 / SLOWEST_BYTES_PER_S):
+        raise probing.MissingMeasurement("no_time", probing.NO_TIME)
     exchange = _built(operation, size_bytes, timing)
     error, run_seconds = _warmed_up(exchange, timing)
     timing.byte_seconds = run_seconds / size_bytes
-    refuse_wrong(error, EXCHANGED_ERROR_FRACTION)
+    probing.refuse_wrong(error, EXCHANGED_ERROR_FRACTION)
     count = max(1, min(timing.repeats, int(fraction * group.left_seconds() / run_seconds)))
     seconds = []
     for _ in range(count):
@@ -154,8 +139,8 @@ def _measure(operation: str, shape: Mapping[str, Any], timing: RankTiming, fract
     seconds = group.largest(*seconds)  # of ranks that begin each run together
     bus_bytes = size_bytes * bus_fraction(operation, group.context.ranks)
     rates = [bus_bytes / one for one in seconds]
-    timing.measurements.append(measurement(operation, shape, "seconds", seconds, error))
-    timing.measurements.append(measurement(operation, shape, "bytes_per_s", rates, error))
+    timing.measurements.append(probing.measurement(operation, shape, "seconds", seconds, error))
+    timing.measurements.append(probing.measurement(operation, shape, "bytes_per_s", rates, error))
 
 
 def _built(operation: str, size_bytes: int, timing: RankTiming) -> Exchange:
@@ -164,25 +149,27 @@ def _built(operation: str, size_bytes: int, timing: RankTiming) -> Exchange:
     try:
         exchange = _exchange(operation, part, timing.group)
     except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
+        if not probing.is_out_of_memory(error):
             raise
         timing.caches.release()
     is_missing = timing.group.largest(float(exchange is None))[0]
     if exchange is None or is_missing:
-        raise no_memory("some device")
+        raise probing.no_memory("some device")
     return exchange
 
 
 def _warmed_up(exchange: Exchange, timing: RankTiming) -> tuple[float, float]:
     """The largest error of the first result, and the longest time of the last run, over all ranks."""
     error = begun = 0.0
-    for number in range(WARM_UPS):
+    for number in range(probing.WARM_UPS):
         begun = time.monotonic()
         exchange.fill()
         exchange.run()
         timing.caches.wait()
         if number == 0:
-            indices = torch.tensor(spread(exchange.result.numel(), MOST_COMPARED))
-            error = error_fraction(exchange.result[indices.to(exchange.result.device)].cpu(), exchange.exact(indices))
+            indices = torch.tensor(probing.spread(exchange.result.numel(), MOST_COMPARED))
+            error = probing.error_fraction(
+                exchange.result[indices.to(exchange.result.device)].cpu(), exchange.exact(indices)
+            )
     worst, seconds = timing.group.largest(min(error, 1e9), time.monotonic() - begun)
     return worst, seconds

@@ -8,16 +8,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from service.worker.probing import (
-    CannotRun,
-    Case,
-    KernelInputs,
-    PreparedRun,
-    allowed_error_fraction,
-    error_fraction,
-    spread,
-    timed,
-)
+from service.worker import probing
 
 HEAD_WIDTHS = (128, 64)
 """Head widths of rotary positions, the first that divides the row."""
@@ -63,7 +54,7 @@ class Inputs:
         return Inputs(rowed=rowed, shared=shared, fixed=fixed)
 
 
-def inputs_of(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs) -> Inputs:
+def inputs_of(kernel: RowKernel, shape: Mapping[str, Any], buffers: probing.KernelInputs) -> Inputs:
     rows, width = shape["rows"], shape["width"]
     shapes = [(rows, width)] * kernel.rowed + [(width,)] * kernel.shared
     tensors = [one.detach().requires_grad_() for one in buffers.random(shape["dtype"], *shapes)]
@@ -126,11 +117,11 @@ IMPLEMENTATIONS = ("fused", "foreach")
 """Implementations: one kernel for all tensors, or a few for each operation."""
 
 
-def _optimizer(shape: Mapping[str, Any], buffers: KernelInputs, count: int) -> Any:
+def _optimizer(shape: Mapping[str, Any], buffers: probing.KernelInputs, count: int) -> Any:
     """AdamW over copies of random numbers, with random gradients."""
     implementation = shape.get("implementation", IMPLEMENTATIONS[0])
     if implementation not in IMPLEMENTATIONS:
-        raise CannotRun(f"no AdamW {implementation}; there are {', '.join(IMPLEMENTATIONS)}")
+        raise probing.CannotRun(f"no AdamW {implementation}; there are {', '.join(IMPLEMENTATIONS)}")
     weights, gradients = buffers.random(shape["dtype"], (count,), (count,))
     parameters = []
     for weight, gradient in zip(weights.tensor_split(TENSORS), gradients.tensor_split(TENSORS), strict=True):
@@ -141,7 +132,7 @@ def _optimizer(shape: Mapping[str, Any], buffers: KernelInputs, count: int) -> A
     return torch.optim.AdamW(parameters, RATE, (FIRST, SECOND), EPSILON, DECAY, **options)
 
 
-def _error(shape: Mapping[str, Any], buffers: KernelInputs) -> float:
+def _error(shape: Mapping[str, Any], buffers: probing.KernelInputs) -> float:
     """Error of a first update of fewer parameters. Source: arXiv:1711.05101, algorithm 2."""
     optimizer = _optimizer(shape, buffers, CHECKED_UPDATES)
     parameters = optimizer.param_groups[0]["params"]
@@ -152,7 +143,7 @@ def _error(shape: Mapping[str, Any], buffers: KernelInputs) -> float:
         direction = first / (1 - FIRST) / ((second / (1 - SECOND)).sqrt() + EPSILON)
         exact.append(weight * (1 - RATE * DECAY) - RATE * direction)
     optimizer.step()
-    return error_fraction(torch.cat([one.detach() for one in parameters]), torch.cat(exact))
+    return probing.error_fraction(torch.cat([one.detach() for one in parameters]), torch.cat(exact))
 
 
 CHECKED = 64
@@ -164,22 +155,22 @@ MOVED_BYTES = 8.0
 """Rough bytes that a kernel moves for each number, to sort cases by size."""
 
 
-@timed
-def run(parameters: Mapping[str, Any], inputs: KernelInputs) -> list[Case]:
+@probing.timed
+def run(parameters: Mapping[str, Any], inputs: probing.KernelInputs) -> list[probing.Case]:
     """Time element-wise kernels."""
     return [_case(kernel, inputs) for kernel in parameters["kernels"]]
 
 
-def _case(kernel: Mapping[str, Any], buffers: KernelInputs) -> Case:
+def _case(kernel: Mapping[str, Any], buffers: probing.KernelInputs) -> probing.Case:
     operation = kernel["operation"]
     shape = {name: value for name, value in kernel.items() if name != "operation"}
-    prepare: Callable[[], PreparedRun]
+    prepare: Callable[[], probing.PreparedRun]
     if operation == OPTIMIZER:
         optimizer = cache(partial(_optimizer, shape, buffers, int(shape["rows"]) * int(shape["width"])))
         error = partial(_error, shape, buffers)
 
-        def update() -> PreparedRun:
-            return PreparedRun(run=optimizer().step, error_fraction=error)
+        def update() -> probing.PreparedRun:
+            return probing.PreparedRun(run=optimizer().step, error_fraction=error)
 
         prepare = update
 
@@ -187,17 +178,17 @@ def _case(kernel: Mapping[str, Any], buffers: KernelInputs) -> Case:
         way = _forward if shape["direction"] == "forward" else _backward
         prepare = partial(way, ROW_KERNELS[operation], shape, buffers)
     else:
-        raise CannotRun(f"no kernel {operation}; there are {', '.join([*ROW_KERNELS, OPTIMIZER])}")
-    return Case(
+        raise probing.CannotRun(f"no kernel {operation}; there are {', '.join([*ROW_KERNELS, OPTIMIZER])}")
+    return probing.Case(
         operation=operation,
         shape=shape,
         amount=MOVED_BYTES * float(shape["rows"]) * float(shape["width"]),
         prepare=prepare,
-        allowed_error_fraction=allowed_error_fraction(shape["dtype"]),
+        allowed_error_fraction=probing.allowed_error_fraction(shape["dtype"]),
     )
 
 
-def _forward(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs) -> PreparedRun:
+def _forward(kernel: RowKernel, shape: Mapping[str, Any], buffers: probing.KernelInputs) -> probing.PreparedRun:
     inputs = inputs_of(kernel, shape, buffers)
 
     def forward() -> Any:
@@ -208,14 +199,16 @@ def _forward(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs)
         if kernel.sums_rows:  # some rows at a time, to save memory
             count = len(inputs.rowed[0])
             parts = (range(start, min(start + CHECKED, count)) for start in range(0, count, CHECKED))
-            return error_fraction(result, sum(kernel.compute(*inputs.exact(part).all()).detach() for part in parts))
-        rows = spread(len(result), CHECKED)
-        return error_fraction(result[rows], kernel.compute(*inputs.exact(rows).all()).detach())
+            return probing.error_fraction(
+                result, sum(kernel.compute(*inputs.exact(part).all()).detach() for part in parts)
+            )
+        rows = probing.spread(len(result), CHECKED)
+        return probing.error_fraction(result[rows], kernel.compute(*inputs.exact(rows).all()).detach())
 
-    return PreparedRun(run=forward, error_fraction=off_fraction)
+    return probing.PreparedRun(run=forward, error_fraction=off_fraction)
 
 
-def _backward(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs) -> PreparedRun:
+def _backward(kernel: RowKernel, shape: Mapping[str, Any], buffers: probing.KernelInputs) -> probing.PreparedRun:
     inputs = inputs_of(kernel, shape, buffers)
     result = kernel.compute(*inputs.all())
     (gradient,) = (torch.ones_like(result),) if kernel.sums_rows else buffers.random(shape["dtype"], result.shape)
@@ -224,10 +217,10 @@ def _backward(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs
         return torch.autograd.grad(result, (*inputs.rowed, *inputs.shared), gradient, retain_graph=True)
 
     def off_fraction() -> float:
-        rows = spread(len(inputs.rowed[0]), CHECKED)
+        rows = probing.spread(len(inputs.rowed[0]), CHECKED)
         exact = inputs.exact(rows)
         own = gradient.double() if kernel.sums_rows else gradient[rows].double()
         (reference,) = torch.autograd.grad(kernel.compute(*exact.all()), exact.rowed[:1], own)
-        return error_fraction(backward()[0][rows], reference)
+        return probing.error_fraction(backward()[0][rows], reference)
 
-    return PreparedRun(run=backward, error_fraction=off_fraction)
+    return probing.PreparedRun(run=backward, error_fraction=off_fraction)
