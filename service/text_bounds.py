@@ -32,8 +32,6 @@ MOST_DIRECTIVES = 8
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in a text."""
-
     line: int
     column: int
 

@@ -134,7 +134,7 @@ class ClaimedJob(Documented):
     """Kind of the job."""
     attempt: int
     """Number of the attempt."""
-    lease: str
+    lease: str = field(repr=False)
     """Token that proves the claim in all requests about this job; valid only with the key that claimed it."""
     payload: Mapping[str, Any]
     """Content of the job."""

@@ -111,8 +111,6 @@ MOST_WAITING_READS = 8
 
 
 class CheckedQuestions:
-    """A queue of checks' questions to write."""
-
     def __init__(self, engine: Engine | None, replicas: Replicas | None = None) -> None:
         self._engine, self._replicas = engine, replicas
         self._clock = None if engine is None else SlowerClock(engine)

@@ -96,8 +96,6 @@ def packed_catalogue(catalogue: Catalogue) -> bytes:
 
 
 class ComputeProcess:
-    """One compute process, as the API uses it."""
-
     def __init__(self, server: "ForkServer") -> None:
         self._server = server
         self._socket, self._number = server.fork()

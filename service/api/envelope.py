@@ -27,7 +27,6 @@ API_VERSION = "X-Api-Version"
 COMMON_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", API_VERSION: __version__}
 
 RAW_COMMON_HEADERS = tuple((name.lower().encode(), value.encode()) for name, value in COMMON_HEADERS.items())
-"""The same headers as raw bytes."""
 
 CLOSES = (b"connection", b"close")
 """Header of answers of a draining process: the client sends the next request to another one."""

@@ -112,8 +112,6 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # of the library; cr
 
 
 class Metrics:
-    """The metrics of one application."""
-
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
         gauge, counter = partial(Gauge, registry=registry), partial(Counter, registry=registry)

@@ -27,13 +27,11 @@ class RequestContext:
     request_id: str
     """The caller's request id, or a generated one."""
     route: str = UNMATCHED
-    """Path template of its route."""
     status: int | None = None
     """Status of its answer; None before the answer begins."""
     headers: MutableSequence[RawHeader] = field(default_factory=list)
     """Headers of its answer beside those of its route."""
     limit_headers: Sequence[RawHeader] = ()
-    """Rate limit headers of its answer."""
 
 
 def context_of(request: Request) -> RequestContext:
@@ -60,8 +58,6 @@ def masked(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deprecation:
-    """A deprecated operation."""
-
     since: datetime
     """Start of the deprecation, in UTC."""
     sunset: datetime

@@ -27,7 +27,6 @@ class Bound(NamedTuple):
     """One bound of a number, or of the length of a text or list."""
 
     word: str
-    """Word before the limit."""
     limit: Any
     allows: Callable[[Any, Any], Any]
     """Whether a number is within the bound."""

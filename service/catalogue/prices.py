@@ -14,8 +14,6 @@ Offer = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PriceIndex:
-    """Every price."""
-
     rows: Mapping[str, PriceRow]
     """Prices by id, in the order of the ids."""
     offers: Mapping[Offer, tuple[PriceRow, ...]]
@@ -103,8 +101,6 @@ def _list_text(names: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceQuery:
-    """Which price is meant."""
-
     provider: str
     region: str
     """Where, in the provider's spelling; a provider with one price for everywhere answers to any region."""

@@ -213,7 +213,6 @@ class ClusterRow(Provenance):
     aliases: Names = ()
     """Other names that mean it, e.g. the cloud's machine type."""
     cluster: Cluster
-    """One such machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

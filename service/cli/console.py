@@ -41,8 +41,6 @@ class StrictCommand(TyperCommand):
 
 
 class CommandGroup(typer.Typer):
-    """The commands of one module."""
-
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = None, **settings: Any
     ) -> Callable[[Function], Function]:

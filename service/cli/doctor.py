@@ -46,8 +46,6 @@ PROGRAMS = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check."""
-
     name: str
     state: State
     """fault: the service does not start, or answers wrongly. warning: needs attention. ok: neither."""

@@ -274,10 +274,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One tool."""
-
     name: str
-    """Its name in the path of a request."""
     tool: str
     kind: Literal["training", "launcher"]
     """Whether the file configures training, or starts it."""

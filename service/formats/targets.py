@@ -43,15 +43,10 @@ if [*TARGETS] != [*TARGETS_TABLE["targets"]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One kind of file."""
-
     name: str
-    """Its name in the path of a request."""
     meaning: str
     entries: Callable[[str], tuple[Entry, ...]]
-    """Parser of its settings."""
     read: Callable[[Sequence[Entry]], Draft]
-    """Conversion of the settings to a draft."""
     source: str
     """Tool and version or commit that its fields and defaults come from."""
 

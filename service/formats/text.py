@@ -174,8 +174,6 @@ LONGEST_FILE_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One setting."""
-
     name: str
     """Its name, with outer names and dots before it."""
     value: Any

@@ -17,8 +17,6 @@ JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """A job to store."""
-
     id: str
     kind: str
     """launch-check or sweep-shard."""
@@ -38,22 +36,13 @@ class NewJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(NewJob):
     """A job as it is now; moments are in UTC by the database's clock."""
 
-    id: str
-    kind: str
-    owner: str
-    parent: str | None
-    requires: Requirements
-    payload: Mapping[str, Any]
     status: JobStatus
-    priority: int
     attempt: int
     given_back: int
     """Attempts that were released and do not count."""
-    max_attempts: int
-    timeout_seconds: float
     available_at: datetime
     """Earliest time at which a worker may claim it."""
     worker: str | None
@@ -62,7 +51,6 @@ class Job:
     """End of the lease, unless a heartbeat renews it."""
     created_at: datetime
     started_at: datetime | None
-    """Start of the last attempt."""
     finished_at: datetime | None
     cancel_requested: bool
     progress: Any
@@ -151,8 +139,6 @@ def job_of(row: Mapping[Any, Any]) -> Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEvent:
-    """An event of a job."""
-
     number: int
     """Position among its events: from 1, without gaps."""
     at: datetime | None

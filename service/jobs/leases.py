@@ -56,8 +56,6 @@ class Lease(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A claimed job with its lease."""
-
     job: Job
     lease: Lease
 
@@ -179,8 +177,6 @@ MOST_JOB_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFile:
-    """A file of a job."""
-
     name: str
     media_type: str
     content: bytes

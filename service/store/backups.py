@@ -197,8 +197,6 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """The header of a backup."""
-
     revision: str
     version: str
     made_at: str

@@ -353,14 +353,11 @@ class ConnectionLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseState:
-    """The state of a database."""
-
     place: str
     """Address, without a password."""
     revision: str | None
     """Revision of its schema; None without tables."""
     expected: str
-    """Revision that this version expects."""
     refusal: str | None
     """Reason why it cannot be written; None where it can."""
     clock_difference_seconds: float

@@ -409,8 +409,6 @@ _BYTEWISE = {"postgresql": "C", "sqlite": "BINARY"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowPart:
-    """A page of rows of a table."""
-
     most: int
     newest_first: bool = False
     """Newest first; else by key."""

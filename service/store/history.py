@@ -175,17 +175,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Rows that a change writes."""
-
     put: tuple[Row, ...] = ()
-    """New rows and new versions of rows."""
     drop: tuple[Row, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The result of a change."""
-
     change: Change
     holdings: Holdings
     rows: tuple[Row, ...]

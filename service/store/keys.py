@@ -111,8 +111,6 @@ Scope = Literal["read", "write", "worker", "admin", "sheet"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """A stored key."""
-
     id: str
     """The public part."""
     name: str
@@ -176,8 +174,6 @@ TEAM = "team"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """An authenticated caller."""
-
     id: str = ""
     """Public part of the key, or subject of the token; empty where the service requires none."""
     owner: str = TEAM

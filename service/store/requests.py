@@ -29,8 +29,6 @@ class AuditedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """A change and its outcome."""
-
     call: AuditedCall
     at: datetime
     object: str | None
@@ -40,8 +38,6 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEntry(AuditEntry):
-    """A stored entry of the log."""
-
     number: int
     """Number of the entry; later entries have higher ones."""
 
@@ -130,8 +126,6 @@ RESPONSE_HOURS = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestKey:
-    """Identity of a request."""
-
     caller: str
     operation: str
     key: str
@@ -139,8 +133,6 @@ class RequestKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredResponse:
-    """A stored response."""
-
     request_digest: str
     status: int
     headers: Mapping[str, str]

@@ -89,8 +89,6 @@ class Scenario:
 
 
 class SavedQuestion(NamedTuple):
-    """A scenario together with its question."""
-
     scenario: Scenario
     question: Question
 

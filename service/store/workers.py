@@ -30,8 +30,6 @@ class QueuedWork(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """The claim of a worker."""
-
     worker: str
     capabilities: Capabilities
     kinds: Sequence[str]
@@ -48,8 +46,6 @@ class JobRequest:
 
 
 class WorkerBounds(NamedTuple):
-    """Limits of the workers of one key."""
-
     most: int = WORKERS_PER_KEY
     alive_seconds: float = 80.0
     """Time without a request after which another worker may replace it [second]."""

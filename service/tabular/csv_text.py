@@ -114,8 +114,6 @@ class Finding(Documented):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row of a table."""
-
     row: int
     """Its number, as a spreadsheet shows it."""
     cells: Mapping[str, str]

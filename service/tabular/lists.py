@@ -41,8 +41,6 @@ SCOPE = "scope"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a list."""
-
     name: str
     value: Callable[[Any], Any]
     """Its value in a row; None where unknown."""
@@ -145,7 +143,6 @@ class Order:
     by: tuple[tuple[Column, bool], ...]
     """Each column, and whether it descends; unknown values come last either way."""
     key: Column
-    """The unique key of rows."""
 
     def place(self, row: object) -> Place:
         return (*self._forms(row), self.key.value(row))
@@ -300,7 +297,6 @@ class ListQuery:
     """Filters, order and page of a list."""
 
     filters: tuple[tuple[Column, frozenset[Form]], ...]
-    """Each filtered column with its accepted values."""
     limit: int | None
     """Rows on a page; None where the request sets no limit."""
     order: Order
@@ -423,8 +419,6 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a list."""
-
     items: tuple[Record, ...]
     """Rows as JSON objects."""
     next_cursor: str | None

@@ -1,7 +1,7 @@
 """Devices of measurements: their GPU in the catalogue, and stored rows as calibration records."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from service.answers.workers import Capabilities
@@ -54,16 +54,7 @@ def environment_of(row: Measured) -> Environment:
 
 def observation_of(row: Measured) -> Observed:
     """A stored measurement as an observation for calibration fits."""
-    measurement = Measurement(
-        operation=row.operation,
-        shape=row.shape,
-        quantity=row.quantity,
-        value=row.value,
-        low=row.low,
-        high=row.high,
-        repeats=row.repeats,
-        relative_error_fraction=row.relative_error_fraction,
-    )
+    measurement = Measurement(**{one.name: getattr(row, one.name) for one in fields(Measurement)})
     probe: Any = row.probe
     return Observed(id=row.id, run=row.run, probe=probe, measurement=measurement, environment=environment_of(row))
 

@@ -167,8 +167,6 @@ NODES_WITHOUT_CLUSTER = Problem(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatField:
-    """One parameter of the flat form."""
-
     name: str
     path: tuple[str, ...]
     """Where its value goes in the nested body."""
@@ -214,7 +212,6 @@ class FlatForm(ReadElsewhere):
     """Every parameter of the flat form as one object, described when the contract is written."""
 
     name: str
-    """Name of the component in the contract."""
     description: str
     several: tuple[str, ...] = ()
     """Parts of a question whose fields take several values."""
@@ -370,11 +367,9 @@ class ErrorStyle:
     between: str
     """Separator of two fields."""
     before: str
-    """Prefix of a name."""
     assigns: str
     """Separator of a name and its value."""
     word_mark: str
-    """Separator of the words of a name."""
 
     def name(self, field: str) -> str:
         return self.before + field.replace("_", self.word_mark)

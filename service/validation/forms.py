@@ -68,7 +68,6 @@ class Variant(ReadElsewhere):
 
     base: type
     name: str
-    """Name of the component in the contract."""
     description: str
     required: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
@@ -93,7 +92,6 @@ class Patch(ReadElsewhere):
     name: str
     """Name of the component in the contract, which ends in Patch."""
     bases: tuple[type, ...]
-    """Dataclasses that have the fields."""
     more: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Further fields by name, with their types; they come first."""
 

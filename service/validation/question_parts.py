@@ -310,7 +310,6 @@ class CardPrice(Strict):
 KINDS = (Price, CataloguePrice, CardPrice, OwnedPrice)
 
 SHARED_FIELDS = frozenset(name for name in field_names(Price) if sum(name in field_names(kind) for kind in KINDS) > 1)
-"""Fields of more than one form."""
 
 FIELDS = tuple(dict.fromkeys(name for kind in KINDS for name in field_names(kind)))
 TERMS = "price_model"

@@ -206,7 +206,6 @@ PLAIN: Mapping[Any, CoreSchema] = {
     str: core_schema.str_schema(),
     bool: core_schema.bool_schema(),
 }
-"""Schemas of plain values."""
 EXACT: Mapping[Any, CoreSchema] = {int: core_schema.int_schema(), float: core_schema.float_schema()}
 """Schemas of numbers whose bounds keep them exact."""
 
@@ -284,7 +283,6 @@ KINDS: Mapping[type[Row], SourceKind] = {
     RegionRow: "region",
     CalibrationRow: "calibration",
 }
-"""Source kinds of catalogue rows."""
 
 PRICES = (PriceRow, RateCardRow)
 """Row kinds whose shipped rows are sources too."""

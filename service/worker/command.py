@@ -23,6 +23,7 @@ from urllib.parse import quote
 import httpx
 
 from service import __version__
+from service.answers.workers import ClaimedJob
 from service.errors import StartupError, TraincostError
 from service.logs import FORMATS, LogFormat, start_log
 from service.worker.runners import LocalRunner, Runner, Running, Task, job_folder, remove_abandoned
@@ -31,26 +32,7 @@ Outcome = Literal["succeeded", "failed", "cancelled", "released"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimedJob:
-    """A job that this worker has claimed."""
-
-    id: str
-    kind: str
-    attempt: int
-    lease: str = field(repr=False)
-    """Token of the lease; never logged."""
-    payload: Mapping[str, Any]
-    timeout_seconds: float
-    lease_seconds: float
-    """Time without a heartbeat after which the lease expires."""
-    device: str | None = None
-    """Name of the device that the job is for; None for any."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """The result of an attempt."""
-
     outcome: Outcome
     result: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
@@ -59,8 +41,6 @@ class JobResult:
 
 @dataclass(slots=True, kw_only=True)
 class JobContext:
-    """The context of a running job."""
-
     job: ClaimedJob
     runner: Runner
     folder: Path
@@ -73,7 +53,6 @@ class JobContext:
     """The result so far, which a cancelled or late job returns too."""
     progress: dict[str, Any] | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the progress changes."""
 
     def report(self, progress: dict[str, Any]) -> None:
         """Set the progress, which the next heartbeat reports."""
@@ -192,7 +171,6 @@ SHARD_PROCESS = "service.features.sweeps.shards"
 """Module that computes a shard: it reads the sweep in its folder and writes the rows there."""
 
 SWEEP_FILE, ROWS_FILE = "sweep.json", "rows.parquet"
-"""Its input and its output."""
 
 MOST_CACHED_SWEEPS = 4
 """Most cached sweeps; each is downloaded once for all its shards. Source: a choice; some megabytes each."""

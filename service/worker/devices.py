@@ -51,7 +51,6 @@ _ACTIVE = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 SLICES = "mig.mode.current"
 
 FIELDS = ("uuid", "pci.bus_id", "driver_version", "clocks.max.sm", "power.limit", "memory.used", SLICES)
-"""Fields of each GPU in the query."""
 
 FIELDS_OF_OLD = FIELDS[:-1]
 """Fields for a driver that is too old for slices: it refuses the whole query otherwise."""
@@ -59,8 +58,6 @@ FIELDS_OF_OLD = FIELDS[:-1]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverGpu:
-    """One GPU as its driver reports it."""
-
     uuid: str
     """Globally unique name."""
     address: str
@@ -377,7 +374,6 @@ class EnvironmentWatch:
 
     environment: Environment
     gpu: DriverGpu | None
-    """The driver's report of the GPU."""
 
 
 @contextmanager

@@ -35,7 +35,6 @@ class ProbeContext:
     """Function that reports progress: the done fraction, and a description."""
     rank: int = 0
     ranks: int = 1
-    """Processes of the probe, one a device."""
 
     def left_seconds(self) -> float:
         """Seconds until the deadline; negative after it."""
@@ -215,22 +214,18 @@ class Case:
     prepare: Callable[[], PreparedRun]
     """Function that prepares its inputs, called in each turn."""
     allowed_error_fraction: float
-    """Largest allowed error of its result."""
     quantity: str = "seconds"
     """Reported quantity: seconds, or the suffix of a rate."""
 
 
 @dataclass(slots=True)
 class TimingRun:
-    """State of one case."""
-
     case: Case
     seconds: list[float] = field(default_factory=list)
     turn_seconds: float = 0.0
     """Time of its first turn, with preparation and without warm-up."""
     error_fraction: float | None = None
     left_out: MissingMeasurement | None = None
-    """Reason of a missing measurement."""
 
 
 Run = Callable[[Mapping[str, Any], ProbeContext], ProbeResult]
@@ -519,7 +514,6 @@ class Group:
     context: ProbeContext
     distributed: Any
     backend: str
-    """Library of collectives."""
     token: Any
     """A tensor of one number on the device, for barriers."""
 

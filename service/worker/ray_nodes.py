@@ -39,8 +39,6 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Placement of the ranks of a task."""
-
     bundles: tuple[Mapping[str, float], ...]
     ranks: tuple[tuple[int, ...], ...]
     """Ranks on each node; empty where a single node starts all of them itself."""
@@ -131,14 +129,10 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
-    """State of the part of a task on one node."""
-
     record: dict[str, Any] | None
     """Record of the first rank, or of one that failed; None while it runs."""
     progress: dict[str, Any]
-    """Progress of its first rank."""
     files: Mapping[str, bytes]
-    """Files that the record lists."""
 
 
 class NodeRunner:

@@ -31,7 +31,6 @@ START_SECONDS = 120.0
 """Longest wait for the processes of a placed task to start, and to end. Source: a choice."""
 
 WAITING: Mapping[str, Any] = {"note": "waiting for a place on the cluster"}
-"""Progress of a task that waits for a place."""
 
 log = logging.getLogger(__name__)
 

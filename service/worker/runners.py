@@ -28,8 +28,6 @@ RECORD, PROGRESS, TASK = "record.json", "progress.json", "task.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A process to be run."""
-
     task: Mapping[str, Any]
     """Its input, as JSON."""
     folder: Path
@@ -46,8 +44,6 @@ class Task:
 
 
 class Running(Protocol):
-    """A started process."""
-
     def poll(self) -> dict[str, Any] | None:
         """The record; None while it runs."""
 

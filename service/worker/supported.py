@@ -112,14 +112,10 @@ _NO_EFFECT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecipe:
-    """The recipe of a step."""
-
     sequence_length: int
     micro_batch: int
     precision: str
-    """A name of WEIGHTS."""
     optimizer: str
-    """A name of OPTIMIZERS."""
     fused_update: bool
     """The optimizer is one kernel; else each operation runs over lists of tensors."""
     kernel: str

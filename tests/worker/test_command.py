@@ -74,8 +74,16 @@ class NoRunner:
 
 
 def job(job_id: str = "job_a", **changed: Any) -> dict[str, Any]:
-    given = {"id": job_id, "kind": KIND, "attempt": 3, "lease": LEASE, "payload": {}, "timeout_seconds": FOR_EVER}
-    return {**given, "lease_seconds": LEASE_SECONDS, **changed}
+    given = {
+        "id": job_id,
+        "kind": KIND,
+        "attempt": 3,
+        "lease": LEASE,
+        "payload": {},
+        "timeout_seconds": FOR_EVER,
+        "device": None,
+    }
+    return {**given, "lease_seconds": LEASE_SECONDS, "device": None, **changed}
 
 
 async def until(is_so: Callable[[], bool]) -> None:

@@ -49,8 +49,6 @@ def begin_audit(request: Request, caller: Caller) -> None:
 
 
 class DeniedChanges:
-    """Denied changes that wait to be written."""
-
     def __init__(self, engine: Engine | None) -> None:
         self._engine = engine
         self._waiting: deque[AuditEntry] = deque(maxlen=MOST_WAITING)
@@ -106,8 +104,6 @@ class Identity:
 
 
 class TokenVerifier(Protocol):
-    """A verifier of tokens."""
-
     async def verify(self, token: str) -> Identity:
         """The caller of a token; InvalidToken where it is not valid here and now."""
 

@@ -106,7 +106,6 @@ def _keep_private(headers: MutableHeaders) -> None:
 
 
 SCHEME = "2"
-"""Version of the signature scheme."""
 UNLISTED_SCHEME = "1"
 """Scheme of links without an id."""
 PARAMETER = "share"

@@ -54,10 +54,7 @@ SERVICE_LIMITS = KeyLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRequest:
-    """A key to create."""
-
     name: str
-    """Its purpose."""
     scopes: Sequence[str]
     owner: str = TEAM
     """Its owner."""
@@ -68,8 +65,6 @@ class KeyRequest:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A new key."""
-
     key: ApiKey
     presented: str
     """The credential that callers send; it is shown once and not stored."""

@@ -41,8 +41,6 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A public signing key of the issuer."""
-
     public: Any
     """The key, as an object of PyJWT."""
     algorithm: str | None
@@ -50,8 +48,6 @@ class SigningKey:
 
 
 class SigningKeys:
-    """The public keys of an issuer."""
-
     def __init__(self, source: str) -> None:
         self._source = source
         self._keys: Mapping[str, SigningKey] = {} if "://" in source else _keys_of_file(source)

@@ -25,8 +25,6 @@ SLACK_SECONDS = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """Rate limit of one caller."""
-
     burst: int
     """Requests at once after a pause."""
     interval_seconds: float
@@ -115,8 +113,6 @@ class TooManyRequests(AccessDenied):
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A caller's quota."""
-
     policy: Policy
     caller: str
     """Id of the key, subject of the token, or address."""
@@ -124,8 +120,6 @@ class Quota:
 
 
 class RateLimits:
-    """The rate limits of one application."""
-
     def __init__(
         self, settings: Settings, shared: Counts | None = None, fall_back: Callable[[], None] = lambda: None
     ) -> None:

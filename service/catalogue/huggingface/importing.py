@@ -24,7 +24,6 @@ class Architecture:
     reads: tuple[str, ...]
     """Fields of Model that a key holds."""
     keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Keys of fields with another name."""
     fixed: dict[str, Any] = field(default_factory=dict)
     """Fields of Model that the type's code fixes."""
     builders: tuple[Builder, ...] = ()

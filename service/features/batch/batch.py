@@ -110,8 +110,6 @@ ANSWERERS: Mapping[BatchKind, Callable[[Mapping[str, Any], Catalogue, StoreQuest
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuestion:
-    """Answer to one question, or the error."""
-
     content: bytes
     """JSON of the answer; empty for an error."""
     error: Exception | None

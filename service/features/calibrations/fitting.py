@@ -164,8 +164,6 @@ def _with_known(fitted: DeviceCalibration, known: DeviceCalibration) -> DeviceCa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitData:
-    """Data of a fit."""
-
     rows: Sequence[Measured]
     steps: StepPredictor
     seen: frozenset[str]

@@ -26,8 +26,6 @@ MOST_FINDINGS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """Options of an import."""
-
     mark: DecimalMark = "."
     skips: bool = False
     """Whether to import the valid rows if others are wrong."""

@@ -334,7 +334,6 @@ class RowColumns(ReadElsewhere):
     """Describes the body that creates a row of a list, or a patch of one."""
 
     plural: str
-    """Name of the list."""
     is_patch: bool = False
 
     def __get_pydantic_json_schema__(self, _schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

@@ -43,7 +43,6 @@ REV = "rev"
 """Catalogue of the cell, already looked up by the caller."""
 
 BESIDE = (*CHOICES, REFRESH, REV)
-"""Fields beside the question."""
 
 METRIC = "metric"
 """Metric of the cell to explain; a cell has it in its path."""

@@ -32,7 +32,6 @@ MOST_ALTERNATIVES = 8
 """Most alternatives of a check. Source: a choice; users read no more."""
 
 VERDICTS: tuple[CheckVerdict, ...] = ("ok", "warn", "deny")
-"""Verdicts in the order of alternatives."""
 
 OVER = "out_of_memory"
 """Verdict of an estimate that needs more memory than there is."""
@@ -147,7 +146,6 @@ def check_with_questions(
 @dataclass(slots=True)
 class _Deadline:
     given_seconds: float
-    """Deadline that the caller gave."""
     seconds: float
     started: float
     was_cut: bool = False

@@ -211,8 +211,6 @@ HOST_KINDS = frozenset({"cpu_allocator", "oom_killer", "killed"})
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A cause and its reason."""
-
     cause: Cause
     reason: str
     confidence: Confidence

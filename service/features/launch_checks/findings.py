@@ -41,8 +41,6 @@ MEMORY_QUANTITIES = ("allocated_peak", "live_bytes_peak")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """Findings of a launch check."""
-
     probes: Sequence[ProbeAnswer]
     environments: Sequence[Environment]
     comparable: bool

@@ -182,8 +182,6 @@ def predictor(gpu: Gpu | None) -> Callable[[Observed], float | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One file format."""
-
     meaning: str
     read: Callable[[str, MeasurementImportQuery], tuple[ProbeRecord, ...]]
 

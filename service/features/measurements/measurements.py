@@ -36,8 +36,6 @@ CHANGING = frozenset({"clock_hz", "throttle_reasons", "other_processes", "device
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Origin of measurements."""
-
     source: str
     run: str
     """What was measured together."""

@@ -36,8 +36,6 @@ from service.validation.reading import digest_of, to_bytes, to_wire
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """Prediction of a job."""
-
     gpu_hours: Interval | None
     """GPU-hours of the whole run; None if its length is unknown."""
     verdict: Verdict
@@ -45,7 +43,6 @@ class Prediction:
     gpu: str
     """Their model, by its slug."""
     host_bytes: float
-    """Host memory of a rank."""
     formulas: str
     calibration: str | None
     is_asked_again: bool
@@ -298,8 +295,6 @@ class NoAccounting(TraincostError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SacctQuery:
-    """Selection of jobs."""
-
     since: str | None = None
     until: str | None = None
     cluster: str | None = None

@@ -35,7 +35,6 @@ class SlurmRecord:
     job_id: str
     """As sacct prints it: 12, 12_3 of an array, 12+1 of a heterogeneous job."""
     state: str
-    """State: one of ENDED or UNFINISHED."""
     elapsed_seconds: float
     gpus: int | None
     """Allocated GPUs; None if not accounted."""
@@ -169,7 +168,6 @@ FREE_TEXT = frozenset({"AdminComment", "Comment", "Extra", "JobName", "SubmitLin
 NAMES = frozenset(
     {*COLUMNS, *FREE_TEXT, *(name for names in REQUIRED_COLUMNS for name in names), "JobIDRaw", "Restarts", "End"}
 )
-"""Columns that identify a header."""
 
 KNOWN = {name.lower(): name for name in NAMES}
 
@@ -184,8 +182,6 @@ JOB_ID = re.compile(r"(\d{1,12}(?:[_+](?:\d{1,12}|\[[^\]|]{1,200}\]))?)(\.[\w+.-
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The columns of a table."""
-
     names: tuple[str, ...]
     delimiter: str
     is_closed: bool
@@ -457,8 +453,6 @@ REASONS: dict[Reason, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedJob:
-    """A finished job with its records."""
-
     estimate_id: str
     records: tuple[SlurmRecord, ...]
     """Its attempts, in order, each of every component."""

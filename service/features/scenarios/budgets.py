@@ -81,7 +81,6 @@ SERVICE, QUERY = f"{INPUTS}!$B$4", f"{INPUTS}!$B$5"
 """Cells with the address of the service and the query."""
 FIRST_FIELD = 8
 KEY = "key"
-"""Parameter with the key of a sheet."""
 FREE_ROWS = 6
 """Empty rows for fields that the user adds."""
 
@@ -99,8 +98,6 @@ EXAMPLE = (
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Contents of a budget."""
-
     title: str
     address: str
     """Address of the service, as `http://host:port`."""

@@ -32,8 +32,6 @@ from service.validation.reading import read_spec, to_bytes
 
 @dataclass(frozen=True, slots=True)
 class ParsedScenario:
-    """Parsed request for a scenario."""
-
     label: schemas.ScenarioRequest
     question: Mapping[str, Any]
     found: Answer | None
@@ -88,8 +86,6 @@ COLUMNS: tuple[Column, ...] = tuple(sorted(columns_of(Scenario), key=lambda colu
 
 @dataclass(frozen=True, slots=True)
 class ScenarioChange:
-    """A change of one scenario from one of its revisions."""
-
     scenario_id: str
     is_current: IsCurrent
     """Whether the caller's revision is the current one."""

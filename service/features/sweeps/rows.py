@@ -56,8 +56,6 @@ class SweepPlan(Strict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweptModel:
-    """An item of the list of models."""
-
     name: str | None
     """Name in the catalogue; null where it is given inline."""
     model: Model
@@ -65,8 +63,6 @@ class SweptModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweptCluster:
-    """An item of the list of clusters."""
-
     name: str | None
     """Name in the catalogue; null where it is given inline."""
     gpu: CalibratedGpu | Gpu
@@ -76,8 +72,6 @@ class SweptCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweptRecipe:
-    """An item of the list of recipes."""
-
     recipe: Recipe
     """The recipe, without the fields that a search chooses."""
     open: dict[str, Any] = field(default_factory=dict)
@@ -86,8 +80,6 @@ class SweptRecipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweptLayout:
-    """An item of the list of layouts."""
-
     layout: Layout
     open: dict[str, Any] = field(default_factory=dict)
 
@@ -103,8 +95,6 @@ class PriceOfGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweptPrice:
-    """An item of the list of prices."""
-
     place: int
     """Position of its place in `at` of each cluster."""
     of_gpu: dict[str, PriceOfGpu]
@@ -154,8 +144,6 @@ class Axes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """All inputs of the rows of a sweep."""
-
     kind: SweepKind
     name: str | None
     columns: tuple[str, ...]
@@ -179,7 +167,6 @@ ColumnType = Literal["int64", "double", "string"]
 Cell = str | int | float | None
 
 PLAN_NUMBERS = ("data", "tensor", "context", "pipeline", "virtual_pipeline", "expert", "zero_stage", "micro_batch")
-"""Numbers of a plan in the default columns."""
 
 DEFAULT_COLUMNS: Mapping[SweepKind, tuple[str, ...]] = {"estimate": tuple(COLUMNS), "plan": (*PLAN_NUMBERS, *COLUMNS)}
 
@@ -270,8 +257,6 @@ RowAnswer = tuple[Estimate | None, Sequence[Cell], str | None]
 
 @dataclass(slots=True)
 class Counts:
-    """Counts of finished rows."""
-
     rows: int = 0
     answered: int = 0
     refused: int = 0
@@ -288,7 +273,6 @@ class Rows:
 
     def __init__(self, sweep: Sweep) -> None:
         self.counts = Counts()
-        """Counts of computed rows."""
         self._sweep = sweep
         metrics = [number_named("columns", name) for name in sweep.columns]
         self._readers = [(reader_of(metric), metric.is_interval) for metric in metrics]

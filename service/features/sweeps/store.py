@@ -15,8 +15,6 @@ from service.store.tables import JOBS, SWEEPS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSweep:
-    """A sweep to be stored."""
-
     id: str
     name: str | None
     kind: str
@@ -39,17 +37,13 @@ class StoredSweep(NewSweep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardState:
-    """State of one part of a sweep."""
-
     id: str
     status: JobStatus
     started_at: datetime | None
-    """Start of its last attempt."""
     finished_at: datetime | None
     progress: Any
     result: Any
     error: Mapping[str, Any] | None
-    """Error of its last attempt."""
 
 
 def create_sweep(engine: Engine, sweep: NewSweep, content: bytes, shards: Sequence[NewJob]) -> None:

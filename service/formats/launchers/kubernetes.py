@@ -82,7 +82,6 @@ class _Pods:
     container: Mapping[str, Any]
     """Its command, args and resources."""
     labels: Mapping[str, Any]
-    """Labels that its nodes must have."""
 
 
 def scheduled_by_kubernetes(manifest: Mapping[str, Any]) -> Scheduled | None:

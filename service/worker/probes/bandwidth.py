@@ -10,7 +10,6 @@ from service.calibration.records import MOVED_ERROR_FRACTION
 from service.worker.probing import Case, KernelInputs, PreparedRun, error_fraction, timed
 
 OPERATIONS = ("copy", "read")
-"""Operations on every device."""
 
 TRANSFERS = ("host_to_device", "device_to_host")
 """Operations of a GPU alone: transfers from and to the host."""

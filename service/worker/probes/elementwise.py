@@ -20,8 +20,6 @@ NORM_EPSILON = 1e-5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowKernel:
-    """One kernel."""
-
     compute: Callable[..., Any]
     """Function of its row inputs, of shared inputs, and of inputs without a gradient."""
     rowed: int = 1
@@ -35,8 +33,6 @@ class RowKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """Inputs of one kernel."""
-
     rowed: tuple[Any, ...]
     shared: tuple[Any, ...]
     fixed: tuple[Any, ...]

@@ -109,9 +109,7 @@ class Moment:
     name: str
     """start, forward, loss, backward, clip, optimizer or end."""
     layer: int | None
-    """The layer that has just run, if any."""
     tensors: Mapping[str, int]
-    """Bytes of tensors by category."""
     reading: Reading
 
 
