@@ -34,7 +34,6 @@ collect_ignore = ["libreoffice_cells.py", "worker/transformers_peaks.py", "estim
 
 MOST_PROCESSES = 8
 """Each collects every test and starts a PostgreSQL server, so more of them gain little."""
-
 WAITING = 2
 """Processes beyond one for each core: many tests wait for other programs, for locks and for time to pass."""
 

@@ -32,7 +32,6 @@ from tests.house.source import ROOT
 
 MOST_BYTES = 1 << 20
 """Of what is said of a process that is to be started."""
-
 MOST_FILES = 5
 """That are sent with it."""
 

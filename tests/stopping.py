@@ -20,7 +20,6 @@ from tests.waiting import wait_until
 
 LOOK_SECONDS = 0.05
 """Time between two looks of the load balancer at /readyz."""
-
 MOST_SECONDS = 120.0
 """Longest wait for answers before the process is told to stop."""
 

@@ -22,7 +22,6 @@ from tests.worker.scene import JOB_SECONDS, LEASE_SECONDS, Scene, end, wanted
 
 MOST_SECONDS = LEASE_SECONDS + 5.0
 """Time in which a job whose worker is gone has to be another's, or ended."""
-
 LIFE_SECONDS = JOB_SECONDS + 0.6
 """A job's life, from its claim until after its end."""
 
