@@ -28,7 +28,7 @@ from service.api.metrics import DatabaseFigures, Metrics, tracing_of
 from service.api.pages import Readiness
 from service.api.requests import StrictRoute
 from service.api.streams import CredentialWatch
-from service.catalogue import Catalogue, Holdings, shipped_catalogue
+from service.catalogue import Catalogue, Snapshot, shipped_catalogue
 from service.errors import StartupError, Unreachable
 from service.features.accounts import routes as accounts
 from service.features.accuracy import routes as accuracy
@@ -88,7 +88,7 @@ PRELOADED = (
 
 def create_app(
     settings: Settings,
-    catalogue: Catalogue | Holdings,
+    catalogue: Catalogue | Snapshot,
     engine: Any = None,
     keys: KeyRing | None = None,
     number: int = 0,
@@ -116,7 +116,7 @@ def create_app(
     app.state.signing_secret_refresh = SigningSecretRefresh(app.state.keys)
     app.state.cross_site_requests = CrossSiteRequests(settings)
     app.state.history = History(engine, catalogue, lambda newest: setattr(app.state, "catalogue", newest), number)
-    app.state.catalogue = app.state.history.holdings.everyone
+    app.state.catalogue = app.state.history.snapshot.everyone
     app.state.replicas = Replicas(engine)
     app.state.tokens, app.state.denied_changes = _token_verifier(settings), DeniedChanges(engine)
     app.state.checked_questions = CheckedQuestions(engine, app.state.replicas)

@@ -17,7 +17,7 @@ from tests.needing import need
 LOCALES = ("en-US", "de-DE", "fr-FR")
 ENDS = ("value", "low", "high")
 FILES = ("budget.xlsx", "budget.ods")
-BESIDE = 3
+OTHER_FIELDS = 3
 """Rows above the first field of the question: `rev`, `key` and `r`."""
 WAYS = ("{}*1", "VALUE({})", 'NUMBERVALUE({};".";",")')
 """How sheets make a number of a text."""
@@ -40,10 +40,10 @@ ASKED = [(number, {**QUESTION, **change}) for change in CHANGES for number in ME
 
 def field(name: str) -> str:
     """Where a field of the example stands in a budget, below `rev`, `key` and `r`."""
-    return f"Inputs.B{FIRST_FIELD + BESIDE + list(QUESTION).index(name)}"
+    return f"Inputs.B{FIRST_FIELD + OTHER_FIELDS + list(QUESTION).index(name)}"
 
 
-FREE = FIRST_FIELD + BESIDE + len(QUESTION)
+FREE = FIRST_FIELD + OTHER_FIELDS + len(QUESTION)
 CHANGED: Question = {**QUESTION, "recompute": "full", "usd_per_gpu_hour": "1.75"}
 EDITS: tuple[Mapping[str, str | float], ...] = (
     {},

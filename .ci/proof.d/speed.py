@@ -11,7 +11,7 @@ from statistics import median, quantiles
 
 from service.catalogue import Catalogue, shipped_catalogue
 from service.estimator import Cluster, Layout, Price, Question, Recipe, estimate, estimate_memory
-from service.estimator.advice import advised
+from service.estimator.advice import with_advice
 from service.estimator.resolve import resolve
 from service.estimator.run.run import timeline
 
@@ -53,7 +53,7 @@ ANSWERS = (
     Answer("memory timeline", lambda question: timeline(resolve(question)), 10e-3, 10e-3),
     Answer(
         "memory with changes",
-        lambda question: advised(estimate_memory(question).memory, question),
+        lambda question: with_advice(estimate_memory(question).memory, question),
         10e-3,
         25e-3,
     ),

@@ -96,7 +96,7 @@ async def catalogue_of(request: Request) -> Catalogue:
     revision, caller = single_value(request, REV), caller_of(request)
     history: History = request.app.state.history
     if revision is None:
-        view = history.holdings.cached_view(caller.owner)
+        view = history.snapshot.cached_view(caller.owner)
         return view.viewed_by(caller.owner) if view else await run_in_threadpool(history.view, caller.owner)
     cached = history.cached(revision, caller.owner)
     return cached if cached is not None else await run_in_threadpool(catalogue_at(request), revision)

@@ -1,6 +1,6 @@
 """The catalogue: models, GPUs, clusters, prices and regions, each with its source and date."""
 
-from service.catalogue.catalogue import EVERYONE, Catalogue, Holdings
+from service.catalogue.catalogue import EVERYONE, Catalogue, Snapshot
 from service.catalogue.indexes import Found
 from service.catalogue.prices import PriceQuery
 from service.catalogue.rows import (
@@ -30,7 +30,6 @@ __all__ = [
     "ExactCounts",
     "Found",
     "GpuRow",
-    "Holdings",
     "ModelRow",
     "PriceQuery",
     "PriceRow",
@@ -39,6 +38,7 @@ __all__ = [
     "RateCardRow",
     "RegionRow",
     "Row",
+    "Snapshot",
     "UnsoundFact",
     "checked_catalogue",
     "key_of",

@@ -314,7 +314,7 @@ NONE_PRIVATE = PrivateRows({}, {}, "")
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class Snapshot:
     """All rows of one moment; only the cache of views ever changes."""
 
     everyone: Catalogue
@@ -326,7 +326,7 @@ class Holdings:
     """Owners whose private rows conflict with no row for everyone."""
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> "Holdings":
+    def of(cls, rows: Iterable[Row]) -> "Snapshot":
         """All rows, partitioned by who sees them."""
         parts: dict[str, list[Row]] = {EVERYONE: []}
         for row in rows:
@@ -393,7 +393,7 @@ class Holdings:
                     ended[place] = existing
         return list(ended.values())
 
-    def changed(self, put: Iterable[Row] = (), drop: Iterable[Row] = (), *, is_strict: bool = False) -> "Holdings":
+    def changed(self, put: Iterable[Row] = (), drop: Iterable[Row] = (), *, is_strict: bool = False) -> "Snapshot":
         new_rows = tuple(put)
         ended = self.rows_closed_by(new_rows, drop)
         change: dict[str, dict[Key, Row | None]] = {}
@@ -407,12 +407,12 @@ class Holdings:
         private = dict(self.private)
         for owner, changes in change.items():
             private[owner] = private.get(owner, NONE_PRIVATE).changed(changes)
-        after = Holdings(everyone, {owner: own for owner, own in private.items() if own.rows})
+        after = Snapshot(everyone, {owner: own for owner, own in private.items() if own.rows})
         after._reuse_views(self, change, is_strict=is_strict)
         return after
 
     def _reuse_views(
-        self, before: "Holdings", change: Mapping[str, Mapping[Key, Row | None]], *, is_strict: bool
+        self, before: "Snapshot", change: Mapping[str, Mapping[Key, Row | None]], *, is_strict: bool
     ) -> None:
         """Reuse former views that are equal, or that differ in a few private rows without conflicts."""
         if self.everyone is not before.everyone:

@@ -118,13 +118,13 @@ _add("estimate", _estimate, AS_JSON, MODEL, *FIELDS)
 def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
     """Compare clusters and prices for a job. Repeat their options: all combinations are compared."""
     from service.features.compare.compare import MetricTable, compare
-    from service.features.compare.schemas import BESIDE, body_of_flat_comparison, flat_problem
+    from service.features.compare.schemas import OTHER_FIELDS, body_of_flat_comparison, flat_problem
 
     try:
         body = body_of_flat_comparison(_parameters(given))
         result = compare(body, shipped_catalogue())
     except Refused as refused:
-        problems = (rephrased(flat_problem(problem), COMMAND_LINE, BESIDE) for problem in refused.problems)
+        problems = (rephrased(flat_problem(problem), COMMAND_LINE, OTHER_FIELDS) for problem in refused.problems)
         raise Refused(*problems) from None
     console.print_answer(
         result, comparison_report, as_json=as_json, as_csv=as_csv, csv=MetricTable.csv, json_form=attrgetter("answer")

@@ -448,7 +448,7 @@ def _always() -> bool:
     return True
 
 
-def advised(memory: Memory, question: Question, may_continue: Callable[[], bool] = _always) -> Memory:
+def with_advice(memory: Memory, question: Question, may_continue: Callable[[], bool] = _always) -> Memory:
     """The memory part of an answer, with suggested changes if the job may not fit."""
     if verdict_of(memory.oom_probability_fraction) == "fits":
         return memory

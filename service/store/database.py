@@ -18,7 +18,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.answers.workers import SeenWorker
-from service.catalogue import SHIPPED, Catalogue, GpuRow, Holdings, Row, key_of
+from service.catalogue import SHIPPED, Catalogue, GpuRow, Row, Snapshot, key_of
 from service.catalogue.catalogue import adjusted_rows
 from service.catalogue.indexes import Key, digest_of, gpus_of, revision_of
 from service.errors import StartupError, TraincostError
@@ -34,7 +34,7 @@ from service.store.engine import (
     reading,
     writing,
 )
-from service.store.history import ROW_TABLES, Rows, has_parts, holdings_at, newest_change, write_change
+from service.store.history import ROW_TABLES, Rows, has_parts, newest_change, snapshot_at, write_change
 from service.store.keys import ApiKey, keys_in
 from service.store.tables import CALIBRATIONS, JOBS, SEEDINGS
 from service.store.workers import read_workers
@@ -51,7 +51,7 @@ HEAD = "0021"
 def seed(connection: sa.Connection, shipped: Catalogue) -> None:
     """Replace the shipped rows of another version; custom rows stay."""
     last = newest_change(connection)
-    before = Holdings.of(()) if last is None else holdings_at(connection, last.number)
+    before = Snapshot.of(()) if last is None else snapshot_at(connection, last.number)
     target = _wanted(before, shipped)
     current = {_key(row): row for row in before.everyone.rows() if row.owner == SHIPPED}
     put = [row for key, row in target.items() if current.get(key) != row]
@@ -65,7 +65,7 @@ def seed(connection: sa.Connection, shipped: Catalogue) -> None:
         connection.execute(sa.insert(SEEDINGS), {"catalogue_revision": seeded, "seeded_at": datetime.now(UTC)})
 
 
-def _orphaned_gpus(before: Holdings, gone: Iterable[Row], shipped: Catalogue) -> Iterator[Row]:
+def _orphaned_gpus(before: Snapshot, gone: Iterable[Row], shipped: Catalogue) -> Iterator[Row]:
     """GPUs that are no longer shipped, as private rows of the owners whose private rows refer to them."""
     gpus = {row.slug: row for row in gone if isinstance(row, GpuRow) and row.slug not in shipped.gpus}
     for owner, rows in before.private.items():
@@ -75,7 +75,7 @@ def _orphaned_gpus(before: Holdings, gone: Iterable[Row], shipped: Catalogue) ->
                 yield replace(_nameless(gpus[slug]), owner=owner)
 
 
-def _wanted(before: Holdings, shipped: Catalogue) -> dict[Key, Row]:
+def _wanted(before: Snapshot, shipped: Catalogue) -> dict[Key, Row]:
     """The shipped rows, adjusted to custom rows for everyone, by key."""
     own = [row for row in before.everyone.rows() if row.owner != SHIPPED]
     needed = {gpu for row in own for gpu in gpus_of(row)} - shipped.gpus.keys()
@@ -405,7 +405,7 @@ def inspect_database(url: str, alive_seconds: float) -> DatabaseState:
 def _contents(engine: sa.Engine, alive_seconds: float) -> DatabaseContents:
     with reading(engine) as connection:
         newest, keys = newest_change(connection), keys_in(connection)
-        is_whole = newest is not None and holdings_at(connection, newest.number).revision == newest.catalogue
+        is_whole = newest is not None and snapshot_at(connection, newest.number).revision == newest.catalogue
     catalogue, workers = None if newest is None else newest.catalogue, read_workers(engine, alive_seconds)
     return DatabaseContents(catalogue=catalogue, is_whole=is_whole, keys=keys, workers=workers)
 

@@ -21,12 +21,12 @@ from service.catalogue import (
     Catalogue,
     ClusterRow,
     GpuRow,
-    Holdings,
     ModelRow,
     PriceRow,
     RateCardRow,
     RegionRow,
     Row,
+    Snapshot,
     UnsoundFact,
     key_of,
 )
@@ -182,13 +182,13 @@ class Rows:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     change: Change
-    holdings: Holdings
+    snapshot: Snapshot
     rows: tuple[Row, ...]
 
     @property
     def catalogue(self) -> Catalogue:
         """The catalogue of the change's owner after it."""
-        return self.holdings.view(self.change.owner)
+        return self.snapshot.view(self.change.owner)
 
 
 def newest_change(connection: sa.Connection) -> Change | None:
@@ -239,9 +239,9 @@ def has_parts(connection: sa.Connection) -> bool:
     return connection.execute(sa.select(CHANGED_PARTS.c.number).limit(1)).first() is not None
 
 
-def holdings_at(connection: sa.Connection, number: int) -> Holdings:
+def snapshot_at(connection: sa.Connection, number: int) -> Snapshot:
     """All rows right after a change."""
-    return Holdings.of(rows_at(connection, number))
+    return Snapshot.of(rows_at(connection, number))
 
 
 def rows_at(connection: sa.Connection, number: int, part: str | None = None) -> Iterator[Row]:
@@ -258,10 +258,10 @@ def rows_at(connection: sa.Connection, number: int, part: str | None = None) -> 
 def view_at(connection: sa.Connection, number: int, owner: str) -> Catalogue:
     """The view of an owner right after a change."""
     parts = dict.fromkeys((EVERYONE, owner))
-    return Holdings.of(row for part in parts for row in rows_at(connection, number, part)).view(owner)
+    return Snapshot.of(row for part in parts for row in rows_at(connection, number, part)).view(owner)
 
 
-def write_change(connection: sa.Connection, before: Holdings, rows: Rows, owner: str) -> Written:
+def write_change(connection: sa.Connection, before: Snapshot, rows: Rows, owner: str) -> Written:
     """Write a change of the catalogue, all of it or nothing."""
     last = newest_change(connection)
     number = 1 if last is None else last.number + 1
@@ -282,10 +282,10 @@ def write_change(connection: sa.Connection, before: Holdings, rows: Rows, owner:
     if len(changed := (*rows.put, *rows.drop)) == 1:
         named = f"{ROW_TABLES[type(changed[0])].table.name.replace('_', '-')}/{key_of(changed[0])}"
     log_change_in(connection, named)
-    return Written(change=change, holdings=after, rows=put)
+    return Written(change=change, snapshot=after, rows=put)
 
 
-def _touched(connection: sa.Connection, before: Holdings, after: Holdings) -> dict[str, str]:
+def _touched(connection: sa.Connection, before: Snapshot, after: Snapshot) -> dict[str, str]:
     """Digests of the parts that a change touched, empty for a part without rows; of all where none are recorded."""
     if not has_parts(connection):
         return dict(after.parts)
@@ -294,7 +294,7 @@ def _touched(connection: sa.Connection, before: Holdings, after: Holdings) -> di
     return changed or {EVERYONE: after.everyone.revision}
 
 
-def _summary_of(before: Holdings, rows: Rows) -> str:
+def _summary_of(before: Snapshot, rows: Rows) -> str:
     done = [(type(row), "changed" if before.rows_closed_by((row,), ()) else "created", row) for row in rows.put]
     done += [(type(row), "deleted", row) for row in rows.drop]
     if len(done) == 1:
@@ -316,7 +316,7 @@ MOST_CACHED_ROWS = 1_000_000
 
 REVISION = re.compile(r"[0-9a-f]{12}")
 
-Also = Callable[[sa.Connection, Holdings], None]
+Also = Callable[[sa.Connection, Snapshot], None]
 
 NO_SUCH_REVISION = "no catalogue of this revision is kept; GET /v1/catalogue/revisions lists those that are"
 
@@ -327,7 +327,7 @@ class History:
     def __init__(
         self,
         engine: sa.Engine | None,
-        holdings: Holdings | Catalogue,
+        snapshot: Snapshot | Catalogue,
         publish: Callable[[Catalogue], None] = lambda _: None,
         number: int = 0,
     ) -> None:
@@ -336,7 +336,7 @@ class History:
         self._number = number
         self._cached: OrderedDict[tuple[str, str], Catalogue] = OrderedDict()
         self._lock = Lock()
-        self.holdings = holdings if isinstance(holdings, Holdings) else Holdings(holdings)
+        self.snapshot = snapshot if isinstance(snapshot, Snapshot) else Snapshot(snapshot)
 
     @property
     def number(self) -> int:
@@ -345,22 +345,22 @@ class History:
 
     def view(self, owner: str) -> Catalogue:
         """An owner's view now: the rows for everyone and its private ones."""
-        return self.holdings.view(owner).viewed_by(owner)
+        return self.snapshot.view(owner).viewed_by(owner)
 
     def refresh(self) -> None:
         """Read changes of other processes, and of a restored backup."""
         with self._lock:
-            number, current = self._number, self.holdings
+            number, current = self._number, self.snapshot
         with self._reading() as connection:  # it sees at least what was in memory, so a lower number is a restored one
             newest = newest_change(connection)
             if newest is None or (newest.number, newest.catalogue) == (number, current.revision):
                 return
-            holdings = _brought_up(connection, current, number, newest)
-        self._take(newest.number, holdings, instead_of=number)
+            snapshot = _brought_up(connection, current, number, newest)
+        self._take(newest.number, snapshot, instead_of=number)
 
     def cached(self, revision: str, owner: str) -> Catalogue | None:
         """The catalogue of a revision, as far as an owner may see it, if it is in memory."""
-        now = self.holdings
+        now = self.snapshot
         for made in (now.everyone, now.cached_view(owner)):
             if made is not None and made.revision == revision:
                 return made.viewed_by(owner)
@@ -396,8 +396,8 @@ class History:
 
     def version(self, kind: type, key: str, revision: int, may_see: Callable[[Row], bool]) -> Row | None:
         row_table = ROW_TABLES[kind]
-        current_rows = [row for row in (self.holdings.everyone.row(kind, key),) if row is not None]
-        current_rows += [row for row in self.holdings.rows_of_kind(kind) if key_of(row) == key and may_see(row)]
+        current_rows = [row for row in (self.snapshot.everyone.row(kind, key),) if row is not None]
+        current_rows += [row for row in self.snapshot.rows_of_kind(kind) if key_of(row) == key and may_see(row)]
         current = current_rows[-1] if current_rows else None
         with self._reading() as connection:
             named, numbered = row_table.named(connection, key, current), row_table.table.c.revision == revision
@@ -406,12 +406,12 @@ class History:
         mine = [row for row in seen if current is not None and row.owner == current.owner]
         return next(reversed(mine or seen), None)
 
-    def change(self, owner: str, decide: Callable[[Holdings], Rows], also: Also | None = None) -> Written:
+    def change(self, owner: str, decide: Callable[[Snapshot], Rows], also: Also | None = None) -> Written:
         """Change the catalogue, all of it or nothing, while no other process changes it."""
         with answering(), writing(self._connected()) as connection:
             alone(connection)
             newest = newest_change(connection)
-            before = self.holdings if newest is None else self._before(connection, newest)
+            before = self.snapshot if newest is None else self._before(connection, newest)
             rows = decide(before)
             try:
                 written = write_change(connection, before, rows, owner)
@@ -419,30 +419,30 @@ class History:
                 raise Conflict(CONTRADICTION) from None
             if also is not None:
                 also(connection, before)
-        afterwards(lambda: self._take(written.change.number, written.holdings))
+        afterwards(lambda: self._take(written.change.number, written.snapshot))
         return written
 
-    def _before(self, connection: sa.Connection, newest: Change) -> Holdings:
+    def _before(self, connection: sa.Connection, newest: Change) -> Snapshot:
         with self._lock:
-            number, current = self._number, self.holdings
+            number, current = self._number, self.snapshot
         if (newest.number, newest.catalogue) == (number, current.revision):
             return current
-        holdings = _brought_up(connection, current, number, newest)
+        snapshot = _brought_up(connection, current, number, newest)
         if newest.number < number or number == 0:  # restored from a backup, or read for the first time
-            self._take(newest.number, holdings, instead_of=number)
-        return holdings
+            self._take(newest.number, snapshot, instead_of=number)
+        return snapshot
 
-    def _take(self, number: int, holdings: Holdings, *, instead_of: int = 0) -> None:
+    def _take(self, number: int, snapshot: Snapshot, *, instead_of: int = 0) -> None:
         """Set the current rows, unless a later change has set them since a given number."""
         with self._lock:
             if number < self._number != instead_of:
                 return
-            if holdings is not self.holdings:
-                self._cache_former(self.holdings, holdings)
-            self._number, self.holdings = number, holdings
-            self._publish(holdings.everyone)
+            if snapshot is not self.snapshot:
+                self._cache_former(self.snapshot, snapshot)
+            self._number, self.snapshot = number, snapshot
+            self._publish(snapshot.everyone)
 
-    def _cache_former(self, former: Holdings, now: Holdings) -> None:
+    def _cache_former(self, former: Snapshot, now: Snapshot) -> None:
         """Cache the former views: the rows for everyone, and the views that change."""
         if former.everyone is not now.everyone:
             self._cache(former.everyone, EVERYONE)
@@ -470,16 +470,16 @@ class History:
             yield connection
 
 
-def load_catalogue(engine: sa.Engine) -> Holdings:
+def load_catalogue(engine: sa.Engine) -> Snapshot:
     """All rows in the database."""
     return load_numbered(engine)[1]
 
 
-def load_numbered(engine: sa.Engine) -> tuple[int, Holdings]:
+def load_numbered(engine: sa.Engine) -> tuple[int, Snapshot]:
     """All rows in the database, with the number of the newest change."""
     with reading(engine) as connection:
         newest = newest_change(connection)
-        return (0, Holdings.of(())) if newest is None else (newest.number, holdings_at(connection, newest.number))
+        return (0, Snapshot.of(())) if newest is None else (newest.number, snapshot_at(connection, newest.number))
 
 
 def _read_view(connection: sa.Connection, revision: str, owners: Iterable[str]) -> tuple[str, Catalogue] | None:
@@ -500,7 +500,7 @@ def _read_view(connection: sa.Connection, revision: str, owners: Iterable[str]) 
     return None
 
 
-def _brought_up(connection: sa.Connection, current: Holdings, number: int, newest: Change) -> Holdings:
+def _brought_up(connection: sa.Connection, current: Snapshot, number: int, newest: Change) -> Snapshot:
     """The rows after the newest change, from those in memory where the change lists its rows."""
     then = sa.select(CHANGES.c.catalogue_revision).where(CHANGES.c.number == number)
     if 0 < number < newest.number and connection.scalar(then) == current.revision:
@@ -511,10 +511,10 @@ def _brought_up(connection: sa.Connection, current: Holdings, number: int, newes
                 begin, end = kind.table.c.since_change, kind.table.c.until_change
                 put += kind.read(connection, sa.and_(begin > number, holding_at(kind.table, newest.number)))
                 ended += kind.read(connection, sa.and_(begin <= number, end > number, end <= newest.number))
-            holdings = current.changed(put, ended)
-            if holdings.revision == newest.catalogue:
-                return holdings
-    return holdings_at(connection, newest.number)
+            snapshot = current.changed(put, ended)
+            if snapshot.revision == newest.catalogue:
+                return snapshot
+    return snapshot_at(connection, newest.number)
 
 
 CONTRADICTION = Problem(

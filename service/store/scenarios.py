@@ -208,12 +208,12 @@ def remove_checked_questions(engine: sa.Engine, before: datetime) -> None:
 
 
 def no_pending_writes() -> bool:
-    """The default of `look_again`: no other process is about to write the question."""
+    """The default of `should_retry`: no other process is about to write the question."""
     return False
 
 
 def read_checked_question(
-    engine: sa.Engine, estimate_id: str, owner: str | None = None, look_again: Callable[[], bool] = no_pending_writes
+    engine: sa.Engine, estimate_id: str, owner: str | None = None, should_retry: Callable[[], bool] = no_pending_writes
 ) -> CheckedQuestion | None:
     columns = [CHECKED_QUESTIONS.c[name] for name in CheckedQuestion.__dataclass_fields__]
     owned = is_owned(CHECKED_QUESTIONS.c.estimate_id, owner)
@@ -221,5 +221,5 @@ def read_checked_question(
     while True:
         with answering(), reading(engine) as connection:
             row = connection.execute(query).mappings().one_or_none()
-        if row is not None or not look_again():
+        if row is not None or not should_retry():
             return None if row is None else CheckedQuestion(**row)

@@ -72,4 +72,4 @@ def test_explain_is_true_or_false_once(ask: Ask, query: str) -> None:
 
 
 def test_what_stands_beside_a_flat_question_is_no_field_of_it() -> None:
-    assert not {EXPLAIN, REV, *cells.BESIDE} & {*flat_fields(), *ALIASES}
+    assert not {EXPLAIN, REV, *cells.OTHER_FIELDS} & {*flat_fields(), *ALIASES}

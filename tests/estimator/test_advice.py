@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from service.estimator import Question, estimate
-from service.estimator.advice import MOST_CHANGES, VERDICTS, advised, ranked_changes
+from service.estimator.advice import MOST_CHANGES, VERDICTS, ranked_changes, with_advice
 from service.estimator.answer import Change, Memory
 from service.estimator.memory.device import verdict_of
 from service.estimator.question import Cluster, Layout, Recipe, Software
@@ -33,7 +33,7 @@ def asking(model: str = "", gpus: int = 8, room: float = H100.usable_bytes, **fi
 
 def memory_of(asked: Question) -> Memory:
     """The memory part of an answer with what to change."""
-    return advised(estimate(asked).memory, asked)
+    return with_advice(estimate(asked).memory, asked)
 
 
 def made(asked: Question, change: Change) -> Question:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, inspect, text
 
-from service.catalogue import Catalogue, GpuRow, Holdings, PriceRow, Row
+from service.catalogue import Catalogue, GpuRow, PriceRow, Row, Snapshot
 from service.errors import StartupError
 from service.estimator import Cluster
 from service.store.database import prepare_database
@@ -110,13 +110,13 @@ def test_a_shipped_row_is_left_out_where_its_slug_is_a_name_of_an_own_row(
     put(opened(prepare()), OWN_GPU)
     newer = release(shipped, replace(PRICE, gpu=shipped.slug))
     with caplog.at_level(logging.WARNING):
-        holdings = load_catalogue(prepare(newer))
-    loaded = holdings.view("team")
+        snapshot = load_catalogue(prepare(newer))
+    loaded = snapshot.view("team")
     assert loaded.gpus["ours"] == OWN_GPU
     assert loaded.gpus["ours"].owner == "team"
     assert shipped.slug not in loaded.gpus.keys() - {"ours"}
-    assert holdings.view("another").gpus[shipped.slug] == shipped
-    assert holdings.everyone.revision == newer.revision
+    assert snapshot.view("another").gpus[shipped.slug] == shipped
+    assert snapshot.everyone.revision == newer.revision
     assert "left out" not in caplog.text
     prices = {row.gpu for row in loaded.prices}
     assert prices == ({GPU.slug, "ours"} if shipped.slug == "ours" else {GPU.slug})
@@ -144,9 +144,9 @@ def test_a_shipped_row_goes_without_the_names_of_own_rows(
     before = put(opened(prepare()), OWN_GPU, user)
     newer = release(replace(GPU, **changes), replace(PRICE, region="there"))
     with caplog.at_level(logging.WARNING):
-        holdings = load_catalogue(prepare(newer))
-    loaded = holdings.view("team")
-    assert holdings.everyone.gpus == {GPU.slug: replace(GPU, **changes)}
+        snapshot = load_catalogue(prepare(newer))
+    loaded = snapshot.view("team")
+    assert snapshot.everyone.gpus == {GPU.slug: replace(GPU, **changes)}
     assert loaded.gpus == {GPU.slug: replace(GPU, **left), "ours": OWN_GPU}
     assert loaded.clusters.keys() == before.clusters.keys()
     assert set(loaded.prices) == {*before.prices} - {PRICE} | {*newer.prices}
@@ -183,7 +183,7 @@ def test_what_was_in_the_way_comes_back_once_the_own_row_is_gone(prepare: Prepar
     assert len(history.changes("team")) == changes
 
 
-def _without_own_gpu(_: Holdings) -> Rows:
+def _without_own_gpu(_: Snapshot) -> Rows:
     return Rows(drop=(OWN_GPU,))
 
 
@@ -207,7 +207,7 @@ def test_a_gpu_that_is_no_longer_shipped_stays_for_own_rows(prepare: Prepare, ca
     assert history.view("team").find_gpu(GPU.slug).row.slug == GPU.slug
     assert history.view("team").clusters.keys() == {"box", "our-box"}
     assert "no longer shipped" in caplog.text
-    assert history.holdings.everyone.revision == newer.revision, "what one owner keeps is nothing to others"
+    assert history.snapshot.everyone.revision == newer.revision, "what one owner keeps is nothing to others"
     handed_on = history.view("team").gpus[GPU.slug]
     assert (handed_on.owner, handed_on.holds_for) == ("team", "owner")
     history.change("team", lambda _: Rows(drop=(OWN_CLUSTER, OWN_CARD, handed_on)))

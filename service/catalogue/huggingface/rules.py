@@ -60,7 +60,8 @@ def window_without_rotation(config: Config) -> Fields:
 
 def chunks_with_rotation(config: Config) -> Fields:
     """Layers with rotary positions attend inside chunks (Llama 4)."""
-    pattern = _layer_types(config, [CHUNKED if rotates else FULL for rotates in _rotary_layers(config)])
+    rotary = [CHUNKED if rotates else FULL for rotates in _rotary_layers(config)]
+    pattern = _listed_types(config, "layer_types") or rotary
     chunk = config.field("attention_chunk_size")
     return {"layer_types": [FULL] * len(pattern) if chunk is None else pattern, "attention_chunk_size": chunk}
 
@@ -97,7 +98,7 @@ def _rotary_layers(config: Config) -> list[bool]:
 
 def windowed(config: Config, pattern: list[str]) -> Fields:
     """Layers of the config, else by the type's rule, and their window; transformers saves a window that is off as 0."""
-    pattern, window = _layer_types(config, pattern), config.values.get("sliding_window")
+    pattern, window = _listed_types(config, "layer_types") or pattern, config.values.get("sliding_window")
     if SLIDING not in pattern and type(window) is int and window == 0:
         config.understood.add("sliding_window")
         return {"layer_types": pattern}
@@ -107,13 +108,13 @@ def windowed(config: Config, pattern: list[str]) -> Fields:
     return {"layer_types": pattern, "sliding_window": window}
 
 
-def _layer_types(config: Config, otherwise: list[str]) -> list[str]:
-    """`layer_types` of each layer, else the type's own rule."""
-    config.understood.add("layer_types")
-    if not config.values.get("layer_types"):
-        return otherwise
-    listed = config.field("layer_types")
-    one_a_layer(config, "layer_types", len(listed))
+def _listed_types(config: Config, key: str) -> list[str] | None:
+    """Types of all layers in a list of the config; None where it has no such list."""
+    config.understood.add(key)
+    if not config.values.get(key):
+        return None
+    listed = config.field(key)
+    one_a_layer(config, key, len(listed))
     return list(listed)
 
 
@@ -268,12 +269,8 @@ def _in_every_layer(config: Config, key: str) -> int | None:
 
 
 def _listed(config: Config) -> Fields | None:
-    config.understood.add("mlp_layer_types")
-    if not config.values.get("mlp_layer_types"):
-        return None
-    listed = config.field("mlp_layer_types")
-    one_a_layer(config, "mlp_layer_types", len(listed))
-    return _pattern(list(listed))
+    types = _listed_types(config, "mlp_layer_types")
+    return None if types is None else _pattern(types)
 
 
 def _pattern(types: list[str]) -> Fields:

@@ -240,7 +240,7 @@ def total_seconds(step: StepSeconds) -> float:
 
 
 def memory_of(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Memory:
-    """The memory part of an answer; `advised` adds changes and suggestions."""
+    """The memory part of an answer; `with_advice` adds changes and suggestions."""
     workload = resolved.workload
     answers = [_stage_memory(resolved, stage) for stage in stages]
     peak, _ = max(answers, key=lambda answer: answer[0].reserved_peak_bytes)

@@ -7,7 +7,7 @@ from statistics import fmean, median
 from typing import Annotated, Any
 
 from service.calibration.device_fit import PartError
-from service.catalogue import EVERYONE, CalibrationRow, Catalogue, Holdings, Row
+from service.catalogue import EVERYONE, CalibrationRow, Catalogue, Row, Snapshot
 from service.catalogue.rows import Scope
 from service.errors import Conflict, ForAdmins, NotFound, Problem
 from service.estimator import FORMULAS_VERSION
@@ -124,18 +124,18 @@ def promote(
         raise Conflict(*refusals)
     row = replace(row_of(calibration), scope=scope)
 
-    def decide(holdings: Holdings) -> Rows:
-        view = holdings.everyone if scope == "everyone" else holdings.view(calibration.owner)
+    def decide(snapshot: Snapshot) -> Rows:
+        view = snapshot.everyone if scope == "everyone" else snapshot.view(calibration.owner)
         current = None if calibration.gpu is None else view.calibrations.get(calibration.gpu)
         if current is not None and current.calibration.id == calibration.id and scope == current.holds_for:
             raise Conflict(Problem("", "is_promoted", f"{calibration.id} holds already", "nothing is to be done"))
         outdated = _outdated(calibration, None if current is None else current.calibration.id)
         if outdated is not None:
             raise Conflict(outdated)
-        return Rows(put=(row,), drop=_row_of_other_scope(calibration, scope, holdings))
+        return Rows(put=(row,), drop=_row_of_other_scope(calibration, scope, snapshot))
 
-    def also(connection: Connection, before: Holdings) -> None:
-        current = holdings_row(calibration, scope, before)
+    def also(connection: Connection, before: Snapshot) -> None:
+        current = snapshot_row(calibration, scope, before)
         replaced = None if current is None else current.calibration.id
         mark_promoted_in(connection, calibration, datetime.now(UTC), scope, retires=replaced)
 
@@ -225,8 +225,8 @@ def _withdraw(history: History, caller: Caller, calibration: Calibration, before
     if calibration.scope == "everyone" and calibration.status == "promoted" and not caller.sees_all:
         raise ForAdmins(FOR_EVERYONE)
 
-    def decide(holdings: Holdings) -> Rows:
-        current = holdings_row(calibration, calibration.scope, holdings)
+    def decide(snapshot: Snapshot) -> Rows:
+        current = snapshot_row(calibration, calibration.scope, snapshot)
         if current is None or current.calibration.id != calibration.id:
             message = f"{calibration.id} does not hold, so there is nothing to take back"
             raise Conflict(
@@ -235,9 +235,9 @@ def _withdraw(history: History, caller: Caller, calibration: Calibration, before
         if before is None:
             return Rows(drop=(current,))
         again = replace(row_of(before), scope=calibration.scope)
-        return Rows(put=(again,), drop=_row_of_other_scope(before, calibration.scope, holdings))
+        return Rows(put=(again,), drop=_row_of_other_scope(before, calibration.scope, snapshot))
 
-    def also(connection: Connection, _: Holdings) -> None:
+    def also(connection: Connection, _: Snapshot) -> None:
         moment = datetime.now(UTC)
         mark_retired_in(connection, calibration.id, moment)
         if before is not None:
@@ -246,16 +246,16 @@ def _withdraw(history: History, caller: Caller, calibration: Calibration, before
     history.change(caller.owner, decide, also)
 
 
-def holdings_row(calibration: Calibration, scope: Scope, holdings: Holdings) -> CalibrationRow | None:
+def snapshot_row(calibration: Calibration, scope: Scope, snapshot: Snapshot) -> CalibrationRow | None:
     """Calibration in effect for the GPU of another, for everyone or for its owner."""
     part = EVERYONE if scope == "everyone" else calibration.owner
-    row = None if calibration.gpu is None else holdings.at((part, (CalibrationRow, calibration.gpu)))
+    row = None if calibration.gpu is None else snapshot.at((part, (CalibrationRow, calibration.gpu)))
     return row if isinstance(row, CalibrationRow) else None
 
 
-def _row_of_other_scope(calibration: Calibration, scope: Scope, holdings: Holdings) -> tuple[Row, ...]:
+def _row_of_other_scope(calibration: Calibration, scope: Scope, snapshot: Snapshot) -> tuple[Row, ...]:
     """Row of a calibration in effect in the other scope until promotion: only one scope at a time has it."""
-    other = holdings_row(calibration, "owner" if scope == "everyone" else "everyone", holdings)
+    other = snapshot_row(calibration, "owner" if scope == "everyone" else "everyone", snapshot)
     return () if other is None or other.calibration.id != calibration.id else (other,)
 
 

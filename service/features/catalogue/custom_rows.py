@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from service.answers.names import Published
-from service.catalogue import EVERYONE, SHIPPED, Catalogue, GpuRow, Holdings, ModelRow, Row, key_of
+from service.catalogue import EVERYONE, SHIPPED, Catalogue, GpuRow, ModelRow, Row, Snapshot, key_of
 from service.errors import Conflict, ForAdmins, NotFound, Problem, Refused, Stale, refuse
 from service.estimator.model.counts import ParameterCounts, count_parameters
 from service.estimator.question import Documented
@@ -41,13 +41,13 @@ def create_row(history: History, listing: Listing, caller: Caller, body: Body) -
     """Create a custom row, validated against the catalogue that it belongs to."""
     given = custom_row(listing, body, caller)
 
-    def decide(holdings: Holdings) -> Rows:
-        row = validated(given, catalogue_of(given, holdings))
-        for view in (catalogue_of(row, holdings), holdings.view(row.owner)):
+    def decide(snapshot: Snapshot) -> Rows:
+        row = validated(given, catalogue_of(given, snapshot))
+        for view in (catalogue_of(row, snapshot), snapshot.view(row.owner)):
             if (taken := view.row(type(row), key_of(row))) is not None:
                 raise Conflict(_exists(taken))
         refuse_wrong_derived(body, {"id": key_of(row), "owner": row.owner})
-        refuse_taken(row, catalogue_of(row, holdings))
+        refuse_taken(row, catalogue_of(row, snapshot))
         return Rows(put=(row,))
 
     return _stored_record(listing, history.change(caller.owner, decide))
@@ -84,9 +84,9 @@ def admin_problems(row: Row) -> list[Problem]:
     return problems
 
 
-def catalogue_of(row: Row, holdings: Holdings) -> Catalogue:
+def catalogue_of(row: Row, snapshot: Snapshot) -> Catalogue:
     """Catalogue that a row belongs to: that of everyone, or that of its owner."""
-    return holdings.everyone if row.is_for_everyone else holdings.view(row.owner)
+    return snapshot.everyone if row.is_for_everyone else snapshot.view(row.owner)
 
 
 def replace_row(history: History, change: RowChange, body: Body) -> Record:
@@ -102,31 +102,31 @@ def patch_row(history: History, change: RowChange, patch: Body) -> Record:
 def delete_row(history: History, change: RowChange) -> None:
     """Delete a custom row; its versions remain for answers under an earlier catalogue."""
 
-    def decide(holdings: Holdings) -> Rows:
-        row, _ = _changeable(change, holdings)
-        _refuse_used(row, holdings)
+    def decide(snapshot: Snapshot) -> Rows:
+        row, _ = _changeable(change, snapshot)
+        _refuse_used(row, snapshot)
         return Rows(drop=(row,))
 
     history.change(change.caller.owner, decide)
 
 
 def _edit(history: History, change: RowChange, edited: Callable[[Record], Body]) -> Record:
-    def decide(holdings: Holdings) -> Rows:
-        before, record = _changeable(change, holdings)
+    def decide(snapshot: Snapshot) -> Rows:
+        before, record = _changeable(change, snapshot)
         if not change.caller.sees_all:
             record = {**record, "verified": UNVERIFIED}  # an admin verified the earlier values
         body = row_bodies.without_derived(change.listing.row, record, edited(record))
         row = custom_row(change.listing, body, change.caller, before.owner)
-        row = validated(row, catalogue_of(row, holdings))
+        row = validated(row, catalogue_of(row, snapshot))
         refuse_wrong_derived(body, {"id": key_of(before), "owner": before.owner, "revision": before.revision})
-        _refuse_moved(change.listing, row, before, holdings)
-        refuse_taken(row, catalogue_of(row, holdings))
+        _refuse_moved(change.listing, row, before, snapshot)
+        refuse_taken(row, catalogue_of(row, snapshot))
         return Rows(put=(row,))
 
     return _stored_record(change.listing, history.change(change.caller.owner, decide))
 
 
-def _refuse_moved(listing: Listing, row: Row, before: Row, holdings: Holdings) -> None:
+def _refuse_moved(listing: Listing, row: Row, before: Row, snapshot: Snapshot) -> None:
     """Refuse a new key, a promotion under a taken key, and the withdrawal of a row that rows of others reference."""
     if key_of(row) != key_of(before):
         name = listing.key.name
@@ -134,22 +134,22 @@ def _refuse_moved(listing: Listing, row: Row, before: Row, holdings: Holdings) -
         fix = "create another row by POST, and delete this one"
         raise Refused(Problem(field="" if name == "id" else name, code="not_settable", message=message, fix=fix))
     if row.is_for_everyone and not before.is_for_everyone:
-        taken = holdings.everyone.row(type(row), key_of(row))
+        taken = snapshot.everyone.row(type(row), key_of(row))
         if taken is not None:
             raise Conflict(_exists(taken))
     if before.is_for_everyone and not row.is_for_everyone:
-        _refuse_used(before, holdings)
+        _refuse_used(before, snapshot)
 
 
-def _refuse_used(row: Row, holdings: Holdings) -> None:
+def _refuse_used(row: Row, snapshot: Snapshot) -> None:
     """Refuse to remove a GPU that rows reference; only rows of its owner can reference a private one."""
     if not isinstance(row, GpuRow):
         return
     if row.is_for_everyone:
-        owners = [owner for owner, rows in holdings.private.items() if (GpuRow, row.slug) not in rows.rows]
-        refuse_used(row, (holdings.everyone, *map(holdings.view, owners)))
-    elif row.slug not in holdings.everyone.gpus:
-        refuse_used(row, (holdings.view(row.owner),))
+        owners = [owner for owner, rows in snapshot.private.items() if (GpuRow, row.slug) not in rows.rows]
+        refuse_used(row, (snapshot.everyone, *map(snapshot.view, owners)))
+    elif row.slug not in snapshot.everyone.gpus:
+        refuse_used(row, (snapshot.view(row.owner),))
 
 
 def _stored_record(listing: Listing, written: Written) -> Record:
@@ -157,8 +157,8 @@ def _stored_record(listing: Listing, written: Written) -> Record:
     return record_of(listing, row)
 
 
-def _changeable(change: RowChange, holdings: Holdings) -> tuple[Row, Record]:
-    row = _find_row(change, holdings)
+def _changeable(change: RowChange, snapshot: Snapshot) -> tuple[Row, Record]:
+    row = _find_row(change, snapshot)
     if row is None:
         name = change.listing.key.name
         raise NotFound(
@@ -174,17 +174,17 @@ def _changeable(change: RowChange, holdings: Holdings) -> tuple[Row, Record]:
     return row, record
 
 
-def _find_row(change: RowChange, holdings: Holdings) -> Row | None:
+def _find_row(change: RowChange, snapshot: Snapshot) -> Row | None:
     """Row that a change names: of the caller or for everyone, else of the only other owner that has one."""
     kind, caller = change.listing.row, change.caller
     if change.owner is not None:
-        own = holdings.at((change.owner, (kind, change.key))) if caller.may_access(change.owner) else None
-        candidates = (own, holdings.at((EVERYONE, (kind, change.key))))
+        own = snapshot.at((change.owner, (kind, change.key))) if caller.may_access(change.owner) else None
+        candidates = (own, snapshot.at((EVERYONE, (kind, change.key))))
         return next((row for row in candidates if row is not None and row.owner == change.owner), None)
-    seen = holdings.view(caller.owner).row(kind, change.key)
+    seen = snapshot.view(caller.owner).row(kind, change.key)
     if seen is not None or not caller.sees_all:
         return seen
-    others = [row for row in holdings.rows_of_kind(kind) if key_of(row) == change.key]
+    others = [row for row in snapshot.rows_of_kind(kind) if key_of(row) == change.key]
     if len(others) > 1:
         names = ", ".join(row.owner for row in others)
         message = f"{len(others)} owners have a row of this name: {names}"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from service.catalogue import SHIPPED, Catalogue, Holdings, PriceRow
+from service.catalogue import SHIPPED, Catalogue, PriceRow, Snapshot
 from service.errors import Problem, Refused, Stale, refuse
 from service.estimator.question import Documented
 from service.features.catalogue.custom_rows import custom_row, refuse_wrong_derived
@@ -89,13 +89,13 @@ def draft_import(content: bytes, options: ImportOptions, catalogue: Catalogue) -
     return draft.report if options.is_trial or not draft.put or is_refused else draft
 
 
-def write_import(history: History, before: Holdings, draft: ImportDraft, options: ImportOptions) -> ImportReport:
+def write_import(history: History, before: Snapshot, draft: ImportDraft, options: ImportOptions) -> ImportReport:
     """Write the prices of a table as custom rows, classified again if the catalogue has changed."""
     drafts = [draft]
 
-    def decide(holdings: Holdings) -> Rows:
-        if holdings is not before:
-            drafts.append(_classify(draft.prices, draft.wrong, holdings.view(options.caller.owner), options.caller))
+    def decide(snapshot: Snapshot) -> Rows:
+        if snapshot is not before:
+            drafts.append(_classify(draft.prices, draft.wrong, snapshot.view(options.caller.owner), options.caller))
             refuse_wrong(drafts[-1].report, options)
         if not drafts[-1].put:
             raise Stale("another request has just written the same prices")

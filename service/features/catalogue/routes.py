@@ -15,7 +15,7 @@ from service.api.compute import on_compute_threads, queued
 from service.api.errors import WrongParameter, problem_response
 from service.api.inputs import view_of
 from service.api.openapi import CSV_BODY, ETAG, MERGE_PATCH, examples, located, request_bodies
-from service.catalogue import Catalogue, Holdings
+from service.catalogue import Catalogue, Snapshot
 from service.errors import Conflict, Refused
 from service.features.catalogue import custom_rows, lists, price_import
 from service.features.catalogue.row_bodies import PRICE_ID, SINGULAR, RowColumns
@@ -42,7 +42,7 @@ def visible_catalogue(request: Request) -> Catalogue:
     """Catalogue that the caller sees; for an admin who names one owner, that owner's."""
     owners, caller = request.query_params.getlist(OWNER), caller_of(request)
     history: History = request.app.state.history
-    if caller.sees_all and len(owners) == 1 and owners[0] in history.holdings.private:
+    if caller.sees_all and len(owners) == 1 and owners[0] in history.snapshot.private:
         return history.view(owners[0])
     return view_of(request)
 
@@ -52,7 +52,7 @@ def _row(request: Request, listing: lists.Listing, name: str) -> Record:
     history: History = request.app.state.history
     view, key = visible_catalogue(request), (listing.row, name)
     if caller_of(request).sees_all and OWNER not in request.query_params and view.row(*key) is None:
-        owners = [owner for owner, held in history.holdings.private.items() if key in held.rows]
+        owners = [owner for owner, held in history.snapshot.private.items() if key in held.rows]
         view = history.view(owners[0]) if len(owners) == 1 else view
     return lists.read_row(listing, view, name)
 
@@ -251,18 +251,18 @@ async def _options(caller: CallerDep, dry_run: DryRun, on_error: OnError, dec: D
 
 async def _read_import(
     request: Request, content: requests.CsvBody, options: Annotated[price_import.ImportOptions, Depends(_options)]
-) -> tuple[price_import.ImportOptions, Holdings, price_import.ImportDraft | price_import.ImportReport]:
+) -> tuple[price_import.ImportOptions, Snapshot, price_import.ImportDraft | price_import.ImportReport]:
     """Parse a table before it enters the write queue: ten thousand rows take a second."""
     history: History = request.app.state.history
     await run_in_threadpool(history.refresh)
-    before = history.holdings
+    before = history.snapshot
     catalogue = await run_in_threadpool(before.view, options.caller.owner)
     run = requests.read_in_process if requests.is_long(content) else on_compute_threads
     return options, before, await run(request, price_import.draft_import, content, options, catalogue)
 
 
 ReadImport = Annotated[
-    tuple[price_import.ImportOptions, Holdings, price_import.ImportDraft | price_import.ImportReport],
+    tuple[price_import.ImportOptions, Snapshot, price_import.ImportDraft | price_import.ImportReport],
     Depends(_read_import),
 ]
 """Route argument: the import options, the rows at the time of parsing, and the parsed table."""

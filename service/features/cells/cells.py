@@ -42,7 +42,7 @@ REFRESH = "r"
 REV = "rev"
 """Catalogue of the cell, already looked up by the caller."""
 
-BESIDE = (*CHOICES, REFRESH, REV)
+OTHER_FIELDS = (*CHOICES, REFRESH, REV)
 
 METRIC = "metric"
 """Metric of the cell to explain; a cell has it in its path."""
@@ -64,7 +64,7 @@ class CellOptions:
 def split_options(parameters: Pairs) -> tuple[Pairs, Pairs]:
     """Split parameters into options of a cell and the flat question."""
     options = [pair for pair in parameters if pair[0] in CHOICES]
-    return options, [pair for pair in parameters if pair[0] not in BESIDE]
+    return options, [pair for pair in parameters if pair[0] not in OTHER_FIELDS]
 
 
 def read_options(given: Pairs) -> CellOptions:
@@ -97,7 +97,7 @@ def cell(metric: str, question: Pairs, options: CellOptions, catalogue: Catalogu
 
 
 def cell_answer(question: Pairs, options: CellOptions, catalogue: Catalogue) -> Answer:
-    body = body_of_flat(question, decimal_mark=options.dec, beside=BESIDE)
+    body = body_of_flat(question, decimal_mark=options.dec, beside=OTHER_FIELDS)
     return answer(read_question(body, catalogue), catalogue)
 
 

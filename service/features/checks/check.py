@@ -10,7 +10,7 @@ from service.answers.checks import Alternative, Check, CheckVerdict
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused, refuse
-from service.estimator.advice import advised
+from service.estimator.advice import with_advice
 from service.estimator.answer import Change
 from service.estimator.question import Documented, Question
 from service.estimator.software.stacks import software_of
@@ -72,7 +72,7 @@ def _alternative(
     if verdict != "deny":
         peak = found.memory.device_peak_bytes
         return Alternative(patch=patch, verdict=verdict, device_peak_bytes=peak, **_totals(found))
-    changes = () if has_time is None else advised(found.memory, parsed.question, has_time).changes
+    changes = () if has_time is None else with_advice(found.memory, parsed.question, has_time).changes
     enough = next((_patch_of(question, found.resolved, one) for one in changes if one.verdict != OVER), None)
     return None if enough is None else _alternative(request, catalogue, apply_merge_patch(patch, enough))
 
@@ -177,7 +177,7 @@ def _check(request: schemas.ParsedCheck, catalogue: Catalogue, deadline: _Deadli
     found = answer(request.parsed, catalogue, advise=False)
     exceeded = _exceeded(found, request.limits)
     found = replace(
-        found, memory=advised(found.memory, request.parsed.question, lambda: deadline.has_time(SHARE_OF_CHANGES))
+        found, memory=with_advice(found.memory, request.parsed.question, lambda: deadline.has_time(SHARE_OF_CHANGES))
     )
     memory = found.memory
     verdict = _verdict(found, exceeded)

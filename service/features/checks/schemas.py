@@ -157,16 +157,16 @@ class ParsedCheck:
     """One warning that names settings of the launcher's file which the import does not know, if any."""
 
 
-BESIDE = ("limits", "launch", "free_pool", "deadline_seconds")
+OTHER_FIELDS = ("limits", "launch", "free_pool", "deadline_seconds")
 
-FIELDS_BESIDE = (*BESIDE, *(f"limits.{name}" for name in field_names(Limits)))
+OTHER_PATHS = (*OTHER_FIELDS, *(f"limits.{name}" for name in field_names(Limits)))
 """Fields beside the question, nested ones included."""
 
 
 def read_check(body: Mapping[str, Any], catalogue: Catalogue) -> ParsedCheck:
     """Parse a request body."""
     problems = Collector()
-    question = {name: value for name, value in body.items() if name not in BESIDE}
+    question = {name: value for name, value in body.items() if name not in OTHER_FIELDS}
     warnings: tuple[str, ...] = ()
     imported = None if body.get("launch") is None else problems.read(read_launch, body["launch"])
     if imported is not None:
@@ -181,7 +181,7 @@ def read_check(body: Mapping[str, Any], catalogue: Catalogue) -> ParsedCheck:
     given = {name: body[name] for name in ("limits", "deadline_seconds") if body.get(name) is not None}
     limits = problems.read(read_spec, Limits, given.pop("limits", {}), "limits")
     options = problems.read(read_spec, CheckRequest, given, "")
-    parsed = problems.read(partial(read_question, question, catalogue, beside=FIELDS_BESIDE))
+    parsed = problems.read(partial(read_question, question, catalogue, beside=OTHER_PATHS))
     problems.refuse()
     if limits is None or options is None or parsed is None:
         raise AssertionError("a refused part is a problem")

@@ -124,7 +124,7 @@ OF_A_CLUSTER = field_names(ComparedCluster)
 
 COMPARED = (*field_names(ComparisonRequest), *OF_A_CLUSTER)
 
-BESIDE = field_names(ComparisonOptions)
+OTHER_FIELDS = field_names(ComparisonOptions)
 
 LISTS: Mapping[str, str] = {"cluster": CLUSTERS, "price": PRICES}
 """Parts of a question whose fields may repeat, with the list that they make."""
@@ -275,10 +275,10 @@ Parameters = Sequence[tuple[str, str]]
 
 def body_of_flat_comparison(parameters: Parameters) -> dict[str, Any]:
     """Body of a flat comparison: of repeated fields of the cluster and of the price, all combinations are compared."""
-    options = [(name, text) for name, text in parameters if name in BESIDE]
-    fields = [(name, text) for name, text in parameters if name not in BESIDE]
+    options = [(name, text) for name, text in parameters if name in OTHER_FIELDS]
+    fields = [(name, text) for name, text in parameters if name not in OTHER_FIELDS]
     rest = [(name, text) for name, text in fields if _part_of(name) not in LISTS]
-    body = _flat_options(options) | {QUESTION: body_of_flat(rest, beside=BESIDE)}
+    body = _flat_options(options) | {QUESTION: body_of_flat(rest, beside=OTHER_FIELDS)}
     for part, many in LISTS.items():
         given: dict[str, list[str]] = {}
         for name, text in fields:

@@ -26,7 +26,7 @@ from service.estimator.memory.activations import rank_logits
 from service.estimator.question import Question
 from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.run.run import LoadedStage, Point, StageTimeline, peak_stage_in, stages_of, timeline
-from service.features.diagnose.schemas import BESIDE, read_report
+from service.features.diagnose.schemas import OTHER_FIELDS, read_report
 from service.features.estimates.answers import grounds_of
 from service.units import BYTES, in_units
 from service.validation.questions import ParsedQuestion, read_question
@@ -314,8 +314,8 @@ def diagnosis_json(body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
 
 def diagnose(body: Mapping[str, Any], catalogue: Catalogue) -> Diagnosis:
     """Diagnose an out-of-memory error."""
-    question = {name: value for name, value in body.items() if name not in BESIDE}
-    parsed, oom = read_question(question, catalogue, beside=BESIDE), read_report(body)
+    question = {name: value for name, value in body.items() if name not in OTHER_FIELDS}
+    parsed, oom = read_question(question, catalogue, beside=OTHER_FIELDS), read_report(body)
     answer = estimate_memory(parsed.question)
     needed = needed_bytes(oom)
     own = evaluate_hypothesis(parsed.question, oom)

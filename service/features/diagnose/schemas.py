@@ -198,7 +198,7 @@ class DiagnoseRequest(QuestionRequest):
     """Result of torch.cuda.memory_stats()."""
 
 
-BESIDE = tuple(name for name in field_names(DiagnoseRequest) if name not in PARTS)
+OTHER_FIELDS = tuple(name for name in field_names(DiagnoseRequest) if name not in PARTS)
 
 
 def read_report(body: Mapping[str, Any]) -> Said:

@@ -9,7 +9,7 @@ from service.answers.estimates import Answer, Grounds, MemoryAnswer, MethodAnswe
 from service.answers.names import WIRE_NAMES
 from service.catalogue import Catalogue
 from service.estimator import FORMULAS_VERSION, estimate, estimate_memory
-from service.estimator.advice import NO_COST, NO_ELECTRICITY, NO_TOTALS, advised
+from service.estimator.advice import NO_COST, NO_ELECTRICITY, NO_TOTALS, with_advice
 from service.estimator.answer import Estimate, Explanation, MemoryEstimate
 from service.estimator.constants import calibration_id
 from service.estimator.question import Question, ToolName
@@ -54,7 +54,7 @@ def answer(
         **grounds_of(found, parsed, catalogue),
         verdict=found.verdict,
         parameters=found.parameters,
-        memory=advised(found.memory, parsed.question) if advise else found.memory,
+        memory=with_advice(found.memory, parsed.question) if advise else found.memory,
         flop=found.flop,
         step=found.step,
         communication=found.communication,
@@ -70,7 +70,7 @@ def memory_answer(parsed: ParsedQuestion, catalogue: Catalogue, *, explain: bool
     return MemoryAnswer(
         **grounds_of(found, parsed, catalogue),
         verdict=found.verdict,
-        memory=advised(found.memory, parsed.question),
+        memory=with_advice(found.memory, parsed.question),
         explain=part(MemoryAnswer, answer(parsed, catalogue, explain=True)).explain if explain else None,
     )
 

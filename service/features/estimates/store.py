@@ -27,12 +27,14 @@ def stored_answer(
     estimate_id: str,
     catalogue_at: Callable[[str], Catalogue],
     waiting: Callable[[str], CheckedQuestion | None] = lambda _: None,
-    look_again: Callable[[], bool] = no_pending_writes,
+    should_retry: Callable[[], bool] = no_pending_writes,
 ) -> bytes:
     known = ESTIMATE_ID.fullmatch(estimate_id) is not None
     if known and (found := read_answer(engine, estimate_id, owner)) is not None:
         return found
-    checked = waiting(estimate_id) or (read_checked_question(engine, estimate_id, owner, look_again) if known else None)
+    checked = waiting(estimate_id) or (
+        read_checked_question(engine, estimate_id, owner, should_retry) if known else None
+    )
     if checked is None:
         raise NotFound(NOT_STORED)
     return _recomputed(checked, catalogue_at)

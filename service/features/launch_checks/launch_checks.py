@@ -55,10 +55,10 @@ def create_launch_check(
     catalogue_at: Callable[[str], Catalogue],
     body: Mapping[str, Any],
     caller: Caller,
-    look_again: Callable[[], bool],
+    should_retry: Callable[[], bool],
 ) -> Record:
     def stored(estimate_id: str) -> bytes:
-        return stored_answer(engine, caller.visible_owner, estimate_id, catalogue_at, look_again=look_again)
+        return stored_answer(engine, caller.visible_owner, estimate_id, catalogue_at, should_retry=should_retry)
 
     parsed = read_launch_check(body, catalogue, stored)
     answer, question, request = parsed.estimate, parsed.parsed.question, parsed.request

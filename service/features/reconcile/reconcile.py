@@ -55,14 +55,14 @@ def predicted(
     estimate_id: str,
     now: Catalogue,
     catalogue_at: Callable[[str], Catalogue],
-    look_again: Callable[[], bool],
+    should_retry: Callable[[], bool],
 ) -> Prediction | None:
     if ESTIMATE_ID.fullmatch(estimate_id) is None:
         return None
     stored = read_answer(engine, estimate_id, owner)
     if stored is not None:
         return _prediction(json.loads(stored), is_asked_again=False)
-    checked = read_checked_question(engine, estimate_id, owner, look_again)
+    checked = read_checked_question(engine, estimate_id, owner, should_retry)
     return None if checked is None else _recomputed(checked, now, catalogue_at)
 
 
@@ -252,12 +252,12 @@ def reconcile(
     found: slurm.SlurmRecords,
     now: Catalogue,
     catalogue_at: Callable[[str], Catalogue],
-    look_again: Callable[[], bool],
+    should_retry: Callable[[], bool],
 ) -> Reconciliation:
     """Compare jobs with their predictions and store those with compared hours."""
 
     def predict(estimate_id: str) -> Prediction | None:
-        return predicted(engine, caller.visible_owner, estimate_id, now, catalogue_at, look_again)
+        return predicted(engine, caller.visible_owner, estimate_id, now, catalogue_at, should_retry)
 
     jobs, others = compare_jobs(found, predict)
     store_jobs(engine, caller, jobs, now)

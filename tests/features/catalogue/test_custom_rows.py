@@ -67,7 +67,7 @@ def test_a_row_lives_from_post_to_delete(own: Ask, own_app: FastAPI, kind: Own, 
     assert own("GET", f"{path}?revision=1").json() == row
     assert own("GET", f"{path}?revision=4").status_code == 404
 
-    assert load_catalogue(own_app.state.engine).revision == own_app.state.history.holdings.revision
+    assert load_catalogue(own_app.state.engine).revision == own_app.state.history.snapshot.revision
     gone = own("DELETE", path, headers={"If-Match": replaced.headers["etag"]})
     assert (gone.status_code, gone.content) == (204, b"")
     assert own("GET", path).status_code == 404
@@ -277,7 +277,7 @@ def test_a_price_does_not_become_another(own: Ask, own_app: FastAPI, slug: str) 
     for change in ({"region": "US East"}, {"provider": slug.upper()}, {"as_of": "2026"}):
         moved = own("PATCH", path, json=change, headers={"If-Match": "*", **MERGE_PATCH})
         assert code_of(moved) == (422, "refused", ["not_settable"])
-    assert load_catalogue(own_app.state.engine).revision == own_app.state.history.holdings.revision
+    assert load_catalogue(own_app.state.engine).revision == own_app.state.history.snapshot.revision
     assert own("DELETE", path, headers={"If-Match": "*"}).status_code == 204
 
 

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from service.answers.rows import Cell
 from service.api import background
-from service.catalogue import Catalogue, Holdings
+from service.catalogue import Catalogue, Snapshot
 from service.errors import Unreachable
 from service.features.cells import cells
 from service.store.engine import open_engine
@@ -160,17 +160,17 @@ def test_a_cell_is_marked_with_the_catalogue_that_answered(
 ) -> None:
     asked = {"params": {**FLAT, "gpu": "h100"}}
     before, kept, answer = own("GET", "/v1/cell/step_seconds", **asked), own_app.state.history.view("team"), cells.cell
-    before_it = own_app.state.history.holdings
+    before_it = own_app.state.history.snapshot
 
     def while_it_changes(*inputs: Any) -> Cell:
-        own_app.state.history.holdings = Holdings(replace(kept, revision="0123456789ab"))
+        own_app.state.history.snapshot = Snapshot(replace(kept, revision="0123456789ab"))
         return answer(*inputs)
 
     with monkeypatch.context() as patch:
         patch.setattr(cells, "cell", while_it_changes)
         again = own("GET", "/v1/cell/step_seconds", **asked)
     after = own("HEAD", "/v1/cell/step_seconds", **asked)
-    own_app.state.history.holdings = before_it
+    own_app.state.history.snapshot = before_it
     assert again.headers["etag"] == before.headers["etag"] != after.headers["etag"]
 
 

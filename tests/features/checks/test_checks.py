@@ -8,7 +8,7 @@ from service.answers.checks import Check
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.features.checks.check import check
-from service.features.checks.schemas import BESIDE
+from service.features.checks.schemas import OTHER_FIELDS
 from service.features.estimates.answers import answer
 from service.features.exports.exports import import_file
 from service.validation.json_text import apply_merge_patch
@@ -32,7 +32,7 @@ def body() -> Body:
 
 def question(body: Body) -> Body:
     """What POST /v1/estimates takes of it."""
-    return {name: value for name, value in body.items() if name not in BESIDE}
+    return {name: value for name, value in body.items() if name not in OTHER_FIELDS}
 
 
 def refusal(body: Body, catalogue: Catalogue) -> list[tuple[str, str]]:

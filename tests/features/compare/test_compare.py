@@ -198,7 +198,7 @@ def test_no_row_tries_changes(catalogue: Catalogue, monkeypatch: pytest.MonkeyPa
     def fail(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(answers, "advised", fail)
+    monkeypatch.setattr(answers, "with_advice", fail)
     (row,) = compared(catalogue, [{"gpu": "v100-sxm2-32gb", "gpus": 8}])
     assert row["verdict"] == "out_of_memory"
 
