@@ -18,7 +18,7 @@ from openpyxl import load_workbook
 
 from tests.curl import asked
 from tests.guide_pages import PLACEHOLDER, Block, blocks_of, differences
-from tests.house.source import ROOT, SERVICE
+from tests.house.source import SERVICE
 from tests.libreoffice import Book, Cell, shown
 from tests.live import DOCUMENTED, bearer, serving
 from tests.needing import need
@@ -212,8 +212,3 @@ def test_the_power_query_asks_for_the_columns_that_it_types(address: str) -> Non
     refused = httpx.get(f"http://{address}/{place}", params=[*fields, ("pp", "3")], timeout=30)
     assert refused.status_code in map(int, re.findall(r"\b4\d\d\b", text))
     assert refused.json()["detail"]
-
-
-def test_the_page_is_found_from_the_guide_and_the_readme() -> None:
-    assert 'href="/guide/spreadsheets"' in (GUIDE / "index.html").read_text(encoding="utf-8")
-    assert f"http://{DOCUMENTED}/guide/spreadsheets" in (ROOT / "README.md").read_text(encoding="utf-8")
