@@ -27,11 +27,8 @@ EXPLAINED = {
 }
 """Why rows that ran out of memory cannot be told."""
 
-OLD_TORCH, *_ = (oldest for oldest, _ in reversed(device.CONTEXT_BYTES))
-
 WITHOUT: dict[str, dict[tuple[Any, str], Any]] = {
     "bloom": {
-        (device, "CONTEXT_BYTES"): (*device.CONTEXT_BYTES[:-1], (OLD_TORCH, (0.92 * GIB, 1.35 * GIB, 1.78 * GIB))),
         (stacks, "STACKS"): {
             **stacks.STACKS,
             "deepspeed": replace(stacks.STACKS["deepspeed"], keeps_step_gradients=False),

@@ -63,6 +63,7 @@ def choices() -> dict[str, tuple[Choice, ...]]:
     for row in csv_rows("choices.csv"):
         choice = Choice(name=row["name"], meaning=row["meaning"], source=row["source"])
         tables.setdefault(row["field"], []).append(choice)
+    tables["recipe.method.joint"] = tables["recipe.method.targets"]
     tables["method"] = [
         Choice(name=name, meaning=f"{row.tool}: {row.meaning}", source=row.source) for name, row in TOOLS.items()
     ]

@@ -537,6 +537,9 @@ class Method(Strict):
     dropout_fraction: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Dropout probability of the adapters' inputs; above 0 an adapter keeps a copy of its input, and a mask (lora,
     qlora)."""
+    joint: Annotated[tuple[MatrixName, ...], Len(0, 12)] = ()
+    """Targets that are one matrix of the software and so share the half of their adapters that reads the input, such as
+    q_proj, k_proj and v_proj in c_attn or linear_qkv (lora)."""
     quantization: QuantizationName | None = None
     """Format of the frozen matrices; nf4-double where absent (qlora)."""
     whole: Annotated[tuple[PartName, ...], Len(0, 7)] = ()

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from service.estimator.complete import CompleteCluster, CompleteQuestion, CompleteRecipe, CompleteSoftware
 from service.estimator.constants import STEP_CONSTANTS, StepConstants, calibrated_steps
-from service.estimator.model.build import is_trained, ledger_of, method_of
+from service.estimator.model.build import is_trained_wide, ledger_of, method_of
 from service.estimator.model.ledger import Ledger, SequenceSettings, by_operation, documents_of
 from service.estimator.question import (
     AttentionName,
@@ -148,7 +148,7 @@ def workload_of(question: CompleteQuestion) -> Workload:
         activation_input_bytes=activation_input_bytes(precision, software),
         result_bytes=precision.result_bytes,
         casts_each_input=is_cast,
-        wide_stream=is_cast and is_trained("embedding", method),
+        wide_stream=is_cast and is_trained_wide("embedding", method),
         casts_adapter_inputs=is_cast and method.name == "lora",
         drops_adapter_inputs=method.dropout_fraction > 0,
         joins_projections=run.joins_projections,
@@ -157,7 +157,7 @@ def workload_of(question: CompleteQuestion) -> Workload:
         quantizes_head=run.quantizes_head,
         stops_early=run.stops_early,
         keeps_quantized_inputs=keeps_quantized_inputs(method, software),
-        wide_experts=is_cast and run.runs_transformers and is_trained("experts", method),
+        wide_experts=is_cast and run.runs_transformers and is_trained_wide("experts", method),
         runs_transformers=run.runs_transformers,
         counts_products=by_operation(recompute),
         keeps_embedding=run.keeps_embedding,

@@ -29,6 +29,8 @@ class Framework:
 
     name: str
     """Regular expression for the start of the framework's cell."""
+    kinds: tuple[str, ...] = ()
+    """Kinds of training whose scripts it is; every kind if empty."""
     stack: Mapping[str, Any]
     model: Mapping[str, Any] = field(default_factory=dict)
     recipe: Mapping[str, Any] = field(default_factory=dict)
@@ -45,6 +47,8 @@ class Framework:
     """Its models have a position table as long as the sequence."""
     zero_stages: Mapping[str, int] = field(default_factory=dict)
     """Default ZeRO stage by kind of training."""
+    runs_alone: bool = False
+    """Its scripts name that stage for one GPU, too."""
     recompute: str | None = None
     recipe_recomputes: Mapping[str, Any] = field(default_factory=dict)
     """Recompute of its own recipes, for rows that refer to them, by the start of the model's name."""
@@ -75,14 +79,16 @@ def first_match(table: Mapping[str, Any], text: str, default: Any = None) -> Any
 def frameworks() -> tuple[Framework, ...]:
     """Frameworks that questions can express; the first match applies."""
     rows = table_of("frameworks.toml")["framework"]
-    return tuple(Framework(**{**row, "adapters": tuple(row.get("adapters", ()))}) for row in rows)
+    lists = ("adapters", "kinds")
+    return tuple(Framework(**{**row, **{name: tuple(row.get(name, ())) for name in lists}}) for row in rows)
 
 
 def framework_of(row: MeasuredRow) -> Framework:
     """The framework of a row."""
-    cell = row.text("framework")
+    cell, kind = row.text("framework"), row.text("training_kind")
     for known in frameworks():
-        if re.match(known.name, cell) and (known.predicts_memory or row.form != "memory"):
+        is_its_kind = not known.kinds or kind in known.kinds
+        if re.match(known.name, cell) and is_its_kind and (known.predicts_memory or row.form != "memory"):
             return known
     raise NotExpressible("framework: no stack stands for it")
 

@@ -115,6 +115,9 @@ def network_bytes_per_s(row: MeasuredRow) -> float | None:
 UNSTATED = ("", "not told", "unknown", "see recipe")
 """Recompute cells that state nothing."""
 
+UNSTATED_PART = "not stated: "
+"""Start of an unmodelled detail that leaves a configuration incomplete."""
+
 IN_RECIPES = "unknown(see perf_recipes)"
 """Recompute cell that refers to the framework's own recipes."""
 
@@ -231,8 +234,6 @@ def _put_method(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
         method["targets"] = list(framework.adapters)
     if kind == "qlora":
         cell = row.text("quantization")
-        if "gptq" in cell.lower():
-            draft.stack["cross_entropy"] = "eager-half"
         method["quantization"] = "gptq" if "gptq" in cell.lower() else "nf4-double" if cell.endswith("dq") else "nf4"
     draft.recipe["method"] = method
 
@@ -369,8 +370,10 @@ def _put_layout(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     if (expert_tensor := row.whole("etp")) is not None:
         draft.layout["expert_tensor"] = expert_tensor
     stage = row.whole("zero_stage")
-    if stage is None:
-        stage = framework.zero_stages.get(row.text("training_kind"))
+    if stage is None or (alone and not stage):  # tables write 0 where one GPU has nothing to shard
+        stage = framework.zero_stages.get(row.text("training_kind"), stage)
+        if alone and stage and not framework.runs_alone:
+            draft.unmodelled.append(f"{UNSTATED_PART}the ZeRO stage on one GPU")
     if stage is not None:
         draft.layout["zero_stage"] = stage
     put_sharding(row, draft)

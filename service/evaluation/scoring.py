@@ -19,7 +19,7 @@ from service.estimator.question import Question, StackName
 from service.estimator.software.stacks import software_of
 from service.estimator.time.step import Operations, step_class_of, waiting_fraction
 from service.evaluation.frameworks import CELLS, table_of
-from service.evaluation.questions import question_of, reason_of
+from service.evaluation.questions import UNSTATED_PART, question_of, reason_of
 from service.units import BYTES, in_units
 
 MemoryClass = Literal["allocated", "reserved", "device"]
@@ -165,6 +165,11 @@ class Predicted:
     estimate: Estimate
     unmodelled: tuple[str, ...]
     """Details of the row that no field of the question expresses."""
+
+    @property
+    def lacks_a_part(self) -> bool:
+        """Whether the row leaves a part of its configuration open."""
+        return any(detail.startswith(UNSTATED_PART) for detail in self.unmodelled)
 
     @property
     def memory(self) -> Memory:
@@ -479,7 +484,7 @@ def _evaluation(
         quantity=quantity,
         figure_class=memory_class,
         is_moe=row.text("moe_experts") not in ("", "0"),
-        is_complete=not row.text("config_missing"),
+        is_complete=not row.text("config_missing") and not (predicted and predicted.lacks_a_part),
         ran_out=ran_out(row),
         measured=measured,
         predicted=predicted,

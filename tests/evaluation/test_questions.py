@@ -7,12 +7,21 @@ import pytest
 
 from service.calibration.tables import MeasuredRow, NotExpressible, shipped_rows
 from service.catalogue import shipped_catalogue
+from service.estimator.question import Software
 from service.evaluation.frameworks import framework_of, frameworks, layers_by_cost, table_of
-from service.evaluation.questions import draft_of, gpu_slug, network_bytes_per_s, offload_of, question_of
+from service.evaluation.questions import (
+    UNSTATED_PART,
+    draft_of,
+    gpu_slug,
+    network_bytes_per_s,
+    offload_of,
+    question_of,
+)
 from service.evaluation.scoring import (
     APART,
     SOURCES,
     Evaluation,
+    evaluate_row,
     evaluate_step,
     figure_of,
     is_complete,
@@ -98,6 +107,25 @@ def test_a_sum_over_gpus_is_shared_by_them() -> None:
     assert measured_peak_bytes(row) == pytest.approx(
         69.6 * table_of(SOURCES)["conventions"]["qwen_readme"]["unit_bytes"]
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "stack", "zero_stage", "is_complete"),
+    [
+        ("M-qwen_readme-0001", "transformers", 0, True),
+        ("M-qwen_readme-0013", "deepspeed", 2, True),
+        ("M-qwen_readme-0019", "deepspeed", 3, False),
+        ("M-qwen_readme-0043", "deepspeed", 3, True),
+    ],
+)
+def test_scripts_name_a_stage_for_one_gpu_or_leave_it_open(
+    name: str, stack: str, zero_stage: int, is_complete: bool
+) -> None:
+    question, unmodelled = question_of(ROWS[name], CATALOGUE)
+    assert isinstance(question.recipe.stack, Software)
+    assert (question.recipe.stack.name, question.layout.zero_stage) == (stack, zero_stage)
+    assert any(detail.startswith(UNSTATED_PART) for detail in unmodelled) != is_complete
+    assert evaluate_row(ROWS[name], CATALOGUE)[0].is_complete == is_complete
 
 
 def test_no_figure_is_none() -> None:

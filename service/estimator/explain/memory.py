@@ -40,7 +40,14 @@ from service.estimator.memory.memory import (
 )
 from service.estimator.model.ledger import Ops, by_operation
 from service.estimator.parallelism.context import exchanged_bytes, key_value_bytes
-from service.estimator.parallelism.data import OPTIMIZER_STATES, WEIGHTS, expert_shards, shards, waits_for_last
+from service.estimator.parallelism.data import (
+    GRADIENTS,
+    OPTIMIZER_STATES,
+    WEIGHTS,
+    expert_shards,
+    shards,
+    waits_for_last,
+)
 from service.estimator.parallelism.pipeline import HeldMoment, held_moments, in_flight
 from service.estimator.parallelism.stages import Stage, handed_stream_bytes, sequence_stream_bytes, stream_bytes
 from service.estimator.question import Recompute
@@ -150,16 +157,15 @@ _STEP_GRADIENTS = {"persistent_gradients": "step_gradients", "left_step_gradient
 
 def _step_gradients(rank: Rank, kind: str) -> Explained:
     """fp32 gradients of the optimizer step, of one group of parameters where ZeRO-3 makes them group by group."""
-    stack = rank.resolved.workload.stack
+    workload, stage = rank.resolved.workload, rank.resolved.degrees.zero_stage
     formula, whole = _sharded(rank, "step_gradients")
-    if stack.keeps_step_gradients and kind == "step_gradients" and rank.resolved.degrees.zero_stage >= WEIGHTS:
-        group: Inputs = {
-            "group_numbers": states.STEP_GROUP_NUMBERS,
-            "group_bytes_each": stack.step_gradient_bytes,
-        }
-        text = f"min({whole.text}, group_numbers * group_bytes_each)"
-        return states.step_gradient_lines, Expression(text, {**whole.inputs, **group})
-    return formula, whole
+    if not workload.stack.keeps_step_gradients or kind != "step_gradients" or stage < GRADIENTS:
+        return formula, whole
+    text, more = whole.text, {"flat_copy_fraction": states.flat_copy_fraction(workload)}
+    if stage >= WEIGHTS:
+        more |= {"group_numbers": states.STEP_GROUP_NUMBERS, "group_bytes_each": workload.stack.step_gradient_bytes}
+        text = f"min({text}, group_numbers * group_bytes_each)"
+    return states.step_gradient_lines, Expression(f"{text} * (1 + flat_copy_fraction)", {**whole.inputs, **more})
 
 
 def _early_gradients(rank: Rank, _: str) -> Explained:
@@ -169,7 +175,7 @@ def _early_gradients(rank: Rank, _: str) -> Explained:
     away = "gradients" in OFF_DEVICE[rank.resolved.question.layout.offload]
     parts: list[Expression] = []
     if several and float(states.all_gathered_weights(workload, degrees, load).waiting_bytes) > 0:
-        waiting = _trained(rank) | {"reduction_bytes": states.REDUCTION_BYTES}
+        waiting = _trained(rank) | {"reduction_bytes": states.reduction_bytes(workload)}
         parts.append(Expression("trained_weights * reduction_bytes", waiting))
     elif (workload.stack.keeps_gradients or several) and not away:
         parts.append(_sharded(rank, "gradients")[1])
@@ -237,11 +243,12 @@ def _cast_weights(rank: Rank, kind: str) -> Explained:
 def _reduced_gradients(rank: Rank, _: str) -> Explained:
     """Whole gradients that the data group reduces, and the dense one of the embedding."""
     workload, degrees, load = rank.resolved.workload, rank.resolved.degrees, rank.one.load
-    reducing: Inputs = {"weight_bytes": workload.state.gathered_bytes, "reduction_bytes": states.REDUCTION_BYTES}
+    reduction = states.reduction_bytes(workload)
+    reducing: Inputs = {"weight_bytes": workload.state.gathered_bytes, "reduction_bytes": reduction}
     parts: list[Expression] = []
     if degrees.zero_stage >= WEIGHTS and degrees.shard_group > 1:
         if waits_for_last(workload, degrees):
-            waiting = _trained(rank) | {"reduction_bytes": states.REDUCTION_BYTES}
+            waiting = _trained(rank) | {"reduction_bytes": reduction}
             parts.append(Expression("trained_weights * reduction_bytes", waiting))
         elif degrees.reshard_after_forward == 1:
             text = "max(largest_trained_layer, largest_trained_end) * (weight_bytes + reduction_bytes)"
@@ -279,7 +286,12 @@ def _buckets(rank: Rank, _: str) -> Explained:
             "bucket_numbers": float(workload.stack.bucket_numbers),
             "bytes_each": workload.state.gradient_bytes,
         }
-        parts.append(Expression("min(max(bucket_numbers, largest_table), trained_weights) * bytes_each", inputs))
+        numbers = "max(bucket_numbers, largest_table)"
+        if not states.is_one_buffer(workload):
+            numbers = f"min({numbers}, trained_weights)"
+        elif degrees.zero_stage < WEIGHTS:
+            numbers = "bucket_numbers"
+        parts.append(Expression(f"{numbers} * bytes_each", inputs))
     return states.bucket_bytes, joined("+", parts)
 
 

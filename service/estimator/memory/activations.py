@@ -790,13 +790,14 @@ def cast_numbers(workload: Workload, degrees: Degrees, stage: Stage) -> tuple[Am
 
 def _cast_of(workload: Workload, ops: Ops, split: tuple[Amount, ...]) -> Amount:
     """Trained weights of some operations that autocast casts."""
-    whole: tuple[WeightRole, ...] = ("norm", "embedding")
-    is_left = workload.implementation.runs_transformers
+    left: tuple[WeightRole, ...] = ("norm", "embedding")
+    leaves_experts = workload.implementation.runs_transformers
+    adapts = workload.method.name != "full"  # parts trained whole beside adapters are in the compute format already
     numbers: Amount = 0.0
-    for op in ops:
-        for weight in op.weights:
-            if weight.trained and weight.role not in whole and not (is_left and weight.split is Split.EXPERT):
-                numbers = numbers + weight.parameters / split[weight.split]
+    for weight in (weight for op in ops for weight in op.weights if weight.trained):
+        is_cast = weight.role == "adapter" if adapts else weight.role not in left
+        if is_cast and not (leaves_experts and weight.split is Split.EXPERT):
+            numbers = numbers + weight.parameters / split[weight.split]
     return numbers
 
 

@@ -205,7 +205,7 @@ def flat_copies(workload: Workload, degrees: Degrees, load: RankLoad) -> FlatCop
 RESIDUALS = {
     ("megatron-core", "dense"): 0.030,
     ("megatron-core", "sparse"): 0.051,
-    ("other", "dense"): 0.102,
+    ("other", "dense"): 0.090,
     ("other", "sparse"): 0.304,
 }
 """80 % of published peaks lie within exp(-r) and exp(r) of the prediction, by stack and kind of model.
@@ -298,11 +298,12 @@ def verdict_of(probability_fraction: float) -> Verdict:
 CONTEXT_BYTES: tuple[tuple[str, Shares], ...] = (
     ("2.2", (0.47 * 2**30, 0.6 * 2**30, 0.92 * 2**30)),
     ("2.0", (0.47 * 2**30, 0.92 * 2**30, 1.1 * 2**30)),
-    ("0", (0.92 * 2**30, 1573 * 2**20, 1.78 * 2**30)),
+    ("1.13", (0.47 * 2**30, 0.90 * 2**30, 1.1 * 2**30)),
+    ("0", (0.90 * 2**30, 1.78 * 2**30, 2.0 * 2**30)),
 )
 """CUDA context and loaded kernels by the oldest torch that they hold for: low, middle, high. Kernels load lazily in the
-newest, all at once before. Source: stas00/ml-engineering@744d01e training/performance (torch 1.10, 2.1 and later);
-bigscience-workshop/bigscience@9e64edec2 chronicles-prequel (1573 MiB)."""
+newest, all at once before. Source: stas00/ml-engineering@744d01e training/performance (an A100 of 80 GB: torch 1.10.2,
+1.13.1, 2.1.1 and later; 0.5 to 2 GiB in all)."""
 
 COMMUNICATOR_BYTES: tuple[tuple[str, Shares], ...] = (
     ("2.2", (0.5 * 2**30, 1.0 * 2**30, 1.5 * 2**30)),

@@ -109,7 +109,9 @@ def sharded_lines(workload: Workload, load: RankLoad) -> dict[str, Sharded]:
         "optimizer_scales": Sharded(*states, workload.optimizer.scale_bytes, OPTIMIZER_STATES),
         "moving_average": Sharded(*renewed, AVERAGE_BYTES if workload.recipe.ema else 0.0, OPTIMIZER_STATES),
         "step_gradients": Sharded(*renewed, state.step_bytes, OPTIMIZER_STATES),
-        "update_buffers": Sharded(renewed[0] * (1 - narrow), renewed[1], update_bytes(workload), OPTIMIZER_STATES),
+        "update_buffers": Sharded(
+            renewed[0] * buffered_fraction(workload, parameters), renewed[1], update_bytes(workload), OPTIMIZER_STATES
+        ),
     }
 
 
@@ -173,6 +175,27 @@ def wide_numbers(workload: Workload, parameters: RankParameters) -> Amount:
     return beyond * maximum(parameters.dense_trained - parameters.dense_products, 0)
 
 
+def buffered_fraction(workload: Workload, parameters: RankParameters) -> Amount:
+    """Share of the temporaries of all dense numbers that are live at once in the optimizer step.
+
+    The multi-tensor update takes one format after the other, and drops each list of the last one as it makes its own.
+
+    Formula: with one list (b + w), with two (b + w + max(b, w)) / 2; b and w the shares of the bytes of parts trained
+        whole in the compute format, beside adapters, and of all else
+    Returns: share of the bytes [1]
+    Source: torch 2.0 optim/adamw.py _multi_tensor_adamw (_group_tensors_by_device_and_dtype; two lists before 2.1)
+
+    >>> from service.estimator.samples import sample_workload, sample_rank_load
+    >>> buffered_fraction(sample_workload(), sample_rank_load().parameters)
+    1.0
+    """
+    copied = parameters.dense_copied / maximum(parameters.dense_trained, 1)
+    narrow, wide = copied * workload.state.copied_fraction, 1 - copied
+    if at_least(workload.versions.torch, "2.1"):
+        return narrow + wide
+    return (narrow + wide + maximum(narrow, wide)) / 2
+
+
 def _less(numbers: tuple[Amount, Amount], others: tuple[Amount, Amount]) -> tuple[Amount, Amount]:
     """Numbers of the dense part and of the experts, less others."""
     return numbers[0] - others[0], numbers[1] - others[1]
@@ -196,6 +219,20 @@ def undivided_share(workload: Workload, degrees: Degrees, load: RankLoad) -> Amo
 
 REDUCTION_BYTES = 4.0
 """Bytes of one gradient while ZeRO-3 reduces it. Source: torch FSDP MixedPrecision, reduce_dtype float32."""
+
+
+def reduction_bytes(workload: Workload) -> float:
+    """Bytes of one gradient while ZeRO-3 reduces it.
+
+    Formula: REDUCTION_BYTES, or those of the compute format where the stack reduces gradients as they are
+    Returns: bytes of one parameter [byte]
+    Source: REDUCTION_BYTES; deepspeedai/DeepSpeed@v0.12.3 runtime/zero/stage3.py __avg_scatter_grads
+
+    >>> from service.estimator.samples import sample_workload
+    >>> reduction_bytes(sample_workload())
+    4.0
+    """
+    return workload.state.gathered_bytes if workload.implementation.overlap.reduces_half else REDUCTION_BYTES
 
 
 @dataclass(slots=True)
@@ -223,7 +260,7 @@ def all_gathered_weights(
 
     Formula:
         ZeRO-3, freed after use: weights of the embedding's and the head's group and of one layer; the gradients of the
-        largest of either, once in the compute format and once in fp32
+        largest of either, once in the compute format and once as they are reduced
         the same where gradients wait for the last micro-batch: those weights, and every one of v - 1 of v chunks, while
         a chunk runs forward; every weight at the end of its backward pass; every fp32 gradient
         ZeRO-3, kept: every weight; with a pipeline every fp32 gradient, else one layer's in both formats
@@ -247,7 +284,7 @@ def all_gathered_weights(
     own = load.parameters
     every, trained = own.dense + own.expert, own.dense_trained + own.expert_trained
     weight = workload.state.gathered_bytes
-    reducing = weight + REDUCTION_BYTES
+    reducing = weight + reduction_bytes(workload)
     freed = (load.largest_layer + load.gathered_ends) * weight
     one_layer_bytes = maximum(load.largest_trained_layer, load.largest_trained_end) * reducing
     frees, waits = degrees.reshard_after_forward == 1, waits_for_last(workload, degrees)
@@ -255,7 +292,7 @@ def all_gathered_weights(
     gathers, sharded = degrees.shard_group > 1, degrees.zero_stage >= WEIGHTS
     freed = minimum(freed + others, every * weight)
     whole = where(both(sharded, gathers), where(frees, freed, every * weight), 0.0)
-    waiting = where(both(waits, gathers), trained * REDUCTION_BYTES, 0.0)
+    waiting = where(both(waits, gathers), trained * reduction_bytes(workload), 0.0)
     reduced = where(frees, one_layer_bytes, load.largest_trained_layer * reducing)
     return AllGatheredWeights(
         weight_bytes=whole,
@@ -297,11 +334,15 @@ def bucket_bytes(workload: Workload, degrees: Degrees, load: RankLoad, gradient_
 
     Formula:
         replicas that shard nothing: as much as the gradients; ZeRO: the stack's bucket, or the largest matrix if that
-        is larger, or all gradients if they are fewer
+        is larger, or all gradients if they are fewer; for gradients in the compute format below ZeRO-3 one buffer of a
+        whole bucket, as larger matrices are reduced where they lie
     Args:
         gradient_bytes: gradients of the rank [byte]
     Returns: bytes of one rank [byte]
-    Source: torch DistributedDataParallel (gradient_as_bucket_view is off); DeepSpeed reduce_bucket_size, 5e8 numbers
+    Source:
+        torch DistributedDataParallel (gradient_as_bucket_view is off); DeepSpeed reduce_bucket_size, 5e8 numbers;
+        deepspeedai/DeepSpeed@v0.12.3 runtime/zero/stage_1_and_2.py backward (contiguous_gradients is on: ipg_buffer),
+        reduce_ipg_grads (extra_large_param_to_reduce); stage3.py __ipg_bucket_flat_buffer
 
     >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
     >>> bucket_bytes(sample_workload(), sample_degrees(data=8), sample_rank_load(), 4.0)
@@ -309,10 +350,18 @@ def bucket_bytes(workload: Workload, degrees: Degrees, load: RankLoad, gradient_
     """
     copied = where(both(degrees.zero_stage == 0, degrees.data > 1), gradient_bytes, 0.0)
     trained = load.parameters.dense_trained + load.parameters.expert_trained
-    numbers = maximum(workload.stack.bucket_numbers, load.largest_table) if workload.stack.bucket_numbers else 0.0
-    bucket = minimum(numbers, trained) * workload.state.gradient_bytes
+    own = workload.stack.bucket_numbers
+    numbers = maximum(own, load.largest_table) if own else 0.0
+    if is_one_buffer(workload):
+        numbers = where(trained > 0, where(degrees.zero_stage >= WEIGHTS, numbers, own), 0.0)
+    bucket = (numbers if is_one_buffer(workload) else minimum(numbers, trained)) * workload.state.gradient_bytes
     reduced = where(degrees.zero_stage >= OPTIMIZER_STATES, bucket, 0.0)
     return (copied if workload.stack.buckets_gradients else 0.0) + reduced
+
+
+def is_one_buffer(workload: Workload) -> bool:
+    """Whether gradients are copied into one buffer of a whole bucket, as those in the compute format are."""
+    return workload.state.gradient_bytes == workload.precision.element_bytes
 
 
 def table_gradient_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> Amount:
@@ -344,16 +393,34 @@ def table_gradient_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -
 def step_gradient_lines(workload: Workload, degrees: Degrees, whole: Amount) -> dict[str, Amount]:
     """fp32 gradients of the step: kept for the whole run, made all at once, or with ZeRO-3 group by group.
 
-    Formula: (N_dense / z + N_expert / z_expert) b; DeepSpeed with ZeRO-3: at most those of one group
+    Formula:
+        (N_dense / z + N_expert / z_expert) b; DeepSpeed with ZeRO-2, and with ZeRO-3 at most for one group: those and
+        the flat copy that they are made of, x (1 + flat_copy_fraction)
     Returns: bytes of one rank [byte]
-    Source: DeepSpeed configuration, sub_group_size; torch.optim
+    Source:
+        DeepSpeed configuration, sub_group_size; torch.optim; deepspeedai/DeepSpeed@v0.12.3 runtime/zero/stage3.py
+        _prepare_fp32_grad_for_sub_group, stage_1_and_2.py step (flatten, then fp32)
     """
     if not workload.stack.keeps_step_gradients:
         return {"persistent_gradients": 0.0, "step_gradients": whole}
     group = minimum(whole, STEP_GROUP_NUMBERS * workload.stack.step_gradient_bytes)
     persistent = where(degrees.zero_stage <= OPTIMIZER_STATES, whole, 0.0)
     transient = where(degrees.zero_stage >= WEIGHTS, group, where(degrees.zero_stage == GRADIENTS, whole, 0.0))
-    return {"persistent_gradients": persistent, "step_gradients": transient}
+    return {"persistent_gradients": persistent, "step_gradients": transient * (1 + flat_copy_fraction(workload))}
+
+
+def flat_copy_fraction(workload: Workload) -> float:
+    """Bytes of the flat copy that fp32 gradients of the step are made of, over the bytes of those.
+
+    Formula: compute-format bytes / fp32 bytes
+    Returns: share of the bytes [1]
+    Source: deepspeedai/DeepSpeed@v0.12.3 runtime/zero/stage_1_and_2.py step (flatten, then fp32)
+
+    >>> from service.estimator.samples import sample_workload
+    >>> flat_copy_fraction(sample_workload())
+    0.5
+    """
+    return workload.precision.element_bytes / workload.stack.step_gradient_bytes
 
 
 def checkpoint_bytes(workload: Workload) -> float:

@@ -270,6 +270,9 @@ DEFAULT_TARGETS: tuple[MatrixName, ...] = ("q_proj", "v_proj")
 """Default targets of adapters.
 Source: Hu et al. 2021, arXiv:2106.09685, section 7.1; huggingface/peft default targets of Llama."""
 
+INNER_HALF = ".lora_a"
+"""End of the name of an adapter's first product, which reads what the matrix reads."""
+
 _ROW_PARALLEL: tuple[MatrixName, ...] = ("o_proj", "down_proj", "x_proj", "out_proj")
 """Row-parallel matrices, whose inputs tensor ranks split. All others are column-parallel."""
 
@@ -299,7 +302,7 @@ def adapter_ops(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: 
     own = dropped if setting.drops_adapter_inputs else cast if setting.casts_adapter_inputs else ()
     return (
         half(
-            name=f"{op.name}.{matrix}.lora_a",
+            name=f"{op.name}.{matrix}{INNER_HALF}",
             split=first[1],
             weights=(Weight(weight.rows, rank, first[0], copies, "adapter"),),
             flop=2 * tokens * weight.rows * rank,
@@ -321,9 +324,10 @@ def _joined(adapters: Ops, *, is_partial: bool) -> Ops:
     """Adapters of one joint result: they share an input, and save what they add where that is a part of its columns."""
     # Source: Lightning-AI/litgpt@3bd08dd5 litgpt/lora.py LoRAQKVLinear; torch derivatives.yaml, index_copy
     joined: list[Op] = []
-    for index, half in enumerate(adapters):
-        saved = half.saved if index % 2 or not index else ()
-        if index % 2 and is_partial:
+    for half in adapters:
+        is_outer = not half.name.endswith(INNER_HALF)
+        saved = half.saved if is_outer or not joined else ()
+        if is_outer and is_partial:
             saved = (*saved, Saved(half.moved_bytes // 2, half.split, half.modules, "own_weights"))
         joined.append(replace(half, saved=saved))
     return tuple(joined)
@@ -486,7 +490,12 @@ class _Traversal:
         ]
         setting, rank = self.setting, self.method.rank or DEFAULT_RANK
         matrices = [matrix for weight in op.weights for matrix in weight.matrices]
-        adapters = tuple(half for one in adapted for half in adapter_ops(op, *one, rank, setting))
+        sharing = [matrix for _, matrix in adapted if matrix in self.method.joint][1:]
+        adapters = tuple(
+            half
+            for weight, matrix in adapted
+            for half in adapter_ops(op, weight, matrix, rank, setting)[1 if matrix in sharing else 0 :]
+        )
         if setting.joins_projections and "q_proj" in matrices:
             adapters = _joined(adapters, is_partial=len(adapted) < len(matrices))
         shares = not (setting.casts_adapter_inputs or setting.drops_adapter_inputs)
@@ -500,6 +509,15 @@ def is_trained(part: PartName | None, method: Method) -> bool:
     return part not in method.frozen if method.name == "full" else part in method.whole
 
 
+def is_trained_wide(part: PartName, method: Method) -> bool:
+    """Whether a part is trained in the format of trained weights: beside adapters, in that of frozen ones.
+
+    A part that is trained whole beside adapters is a copy of the frozen one (huggingface/peft 0.5.0 utils/other.py,
+    ModulesToSaveWrapper).
+    """
+    return method.name == "full" and is_trained(part, method)
+
+
 def _with_backward(steps: list[_Step], needed: dict[str, bool]) -> Ops:
     backwards = [_backward(step, needed) for step in steps]
     in_trained_layer = any(gradients or step.adapters for step, (*_, gradients) in zip(steps, backwards, strict=True))
@@ -510,10 +528,10 @@ def _with_backward(steps: list[_Step], needed: dict[str, bool]) -> Ops:
         saved = tuple(kept for one in step.op.saved for kept in _kept(one, step, steps, gradients))
         skips = step.op.skips_rerun and not step.adapters
         done.append(replace(step.op, backward=backward, kernel_rerun_flop=again, saved=saved, skips_rerun=skips))
-        for index, half in enumerate(step.adapters):  # the input of a second product always has a gradient
-            count = 2 if index % 2 or step.input_needed else 1
+        for half in step.adapters:  # the input of a second product always has a gradient
+            count = 2 if not half.name.endswith(INNER_HALF) or step.input_needed else 1
             half_flop = count * half.flop
-            skips = step.op.skips_rerun and index == len(step.adapters) - 1
+            skips = step.op.skips_rerun and half is step.adapters[-1]
             own_backward = Backward(half_flop, half_flop, count, in_trained_layer=True)
             kept = tuple(one for one in half.saved if step.input_needed or one.serves != "input")
             done.append(replace(half, backward=own_backward, saved=kept, skips_rerun=skips))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from itertools import accumulate
 
 from service.estimator.degrees import Degrees, divisors
-from service.estimator.model.build import is_trained
+from service.estimator.model.build import is_trained_wide
 from service.estimator.model.ledger import WIDE_BYTES, Ops, Split, Weight
 from service.estimator.numeric import Amount, Condition, summed, take, where
 from service.estimator.software.precision import state_numbers
@@ -221,7 +221,7 @@ def handed_stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
     67108864.0
     """
     is_wide = workload.implementation.casts_each_input and workload.precision.is_mixed
-    is_wide = is_wide and is_trained("embedding", workload.method)
+    is_wide = is_wide and is_trained_wide("embedding", workload.method)
     return sequence_stream_bytes(workload, degrees) * (
         WIDE_BYTES / workload.precision.element_bytes if is_wide else 1.0
     )

@@ -235,7 +235,7 @@ TRAINING_RULES: dict[str, WorkloadRule] = {
         lambda w, _: (
             not (w.method.frozen or w.method.frozen_layers)
             if w.method.name != "full"
-            else not (w.method.rank or w.method.targets or w.method.whole or w.method.dropout_fraction)
+            else not any((w.method.rank, w.method.targets, w.method.joint, w.method.whole, w.method.dropout_fraction))
         )
     ),
     "quantization_belongs_to_qlora": Rule(lambda w, _: w.method.quantization is None or w.method.name == "qlora"),
@@ -246,6 +246,10 @@ TRAINING_RULES: dict[str, WorkloadRule] = {
     "adapters_have_targets": Rule(
         lambda w, _: not _missing_targets(w),
         lambda w, _: {"missing": ", ".join(_missing_targets(w)), "matrices": ", ".join(_matrices(w))},
+    ),
+    "joint_matrices_are_targets": Rule(
+        lambda w, _: set(w.method.joint) <= set(w.method.targets),
+        lambda w, _: {"others": ", ".join(name for name in w.method.joint if name not in w.method.targets)},
     ),
     "adapters_stand_beside_frozen_matrices": Rule(
         lambda w, _: not _whole_targets(w),

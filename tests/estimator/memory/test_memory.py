@@ -108,26 +108,68 @@ def test_deepspeed_frees_what_it_makes_inside_the_step() -> None:
     assert only.left_step_gradients == 0
 
 
+EMBEDDED = Method(name="lora", rank=8, targets=("q_proj",), whole=("embedding", "head"))
+ADAPTERS = 32 * 8 * (HIDDEN + HIDDEN)
+"""Numbers of an adapter of rank 8 beside each q_proj."""
+
+
+@pytest.mark.parametrize(("zero_stage", "each"), [(2, 2 + 4), (3, 2 + 4)])
+def test_deepspeed_makes_fp32_gradients_of_a_flat_copy(zero_stage: Any, each: int) -> None:
+    adapters = Method(name="lora", rank=8, targets=("q_proj",))
+    (only,) = held(Layout(zero_stage=zero_stage), 1, stack="deepspeed", method=adapters)
+    assert only.step_gradients == each * ADAPTERS
+
+
+@pytest.mark.parametrize(("zero_stage", "gradient_dtype", "numbers"), [(2, "bf16", 5e8), (1, "fp32", 2 * ADAPTERS)])
+def test_deepspeed_has_a_whole_bucket_for_half_gradients(zero_stage: Any, gradient_dtype: Any, numbers: float) -> None:
+    adapters = Method(name="lora", rank=8, targets=("q_proj",))
+    layout = Layout(zero_stage=zero_stage)
+    (only,) = held(layout, 8, stack="deepspeed", method=adapters, gradient_dtype=gradient_dtype)
+    assert only.gradient_buckets == 2 * numbers
+
+
+def test_deepspeed_reduces_gradients_as_they_are() -> None:
+    deepspeed, sharded = (held(Layout(zero_stage=3), 8, stack=stack)[0] for stack in ("deepspeed", "transformers"))
+    end = TABLE + HIDDEN  # the head and its norm
+    assert sharded.reduced_gradients - deepspeed.reduced_gradients == 2 * end
+
+
+@pytest.mark.parametrize(("torch", "copied_lists", "adapter_lists"), [("2.0", 2, 1), ("2.1", 1, 1)])
+def test_multi_tensor_update_takes_one_format_after_the_other(
+    torch: str, copied_lists: int, adapter_lists: int
+) -> None:
+    software = Software(name="transformers", versions=Versions(torch=torch))
+    (only,) = held(Layout(), 1, method=EMBEDDED, stack=software)
+    assert only.update_buffers == pytest.approx(copied_lists * 2 * 2 * TABLE + adapter_lists * 4 * ADAPTERS)
+
+
+def test_parts_copied_beside_adapters_are_in_the_compute_format() -> None:
+    plain = Method(name="lora", rank=8, targets=("q_proj",))
+    frozen, copied = (
+        held(Layout(), 1, method=method, stack="transformers", recompute="full")[0] for method in (plain, EMBEDDED)
+    )
+    assert (copied.cast_weights, copied.late_cast_weights) == (frozen.cast_weights, frozen.late_cast_weights)
+    assert copied.activations == pytest.approx(
+        frozen.activations + 2 * LENGTH * HIDDEN
+    )  # what the head's product reads
+
+
 def test_moments_of_a_named_format_do_not_follow_copied_parts() -> None:
-    whole = Method(name="lora", rank=8, targets=("q_proj",), whole=("embedding", "head"))
-    copied, adapters = 2 * TABLE, 32 * 8 * (HIDDEN + HIDDEN)
-    (usual,) = held(Layout(), 1, method=whole, stack="transformers")
-    (narrow,) = held(Layout(), 1, method=whole, stack="transformers", optimizer="adamw-8bit")
-    assert usual.optimizer_states == pytest.approx(2 * (2 * copied + 4 * adapters))
-    assert narrow.optimizer_states == pytest.approx(2 * (copied + adapters))
+    (usual,) = held(Layout(), 1, method=EMBEDDED, stack="transformers")
+    (narrow,) = held(Layout(), 1, method=EMBEDDED, stack="transformers", optimizer="adamw-8bit")
+    assert usual.optimizer_states == pytest.approx(2 * (2 * 2 * TABLE + 4 * ADAPTERS))
+    assert narrow.optimizer_states == pytest.approx(2 * (2 * TABLE + ADAPTERS))
 
 
 def test_a_checkpoint_holds_copied_parts_as_they_are_held() -> None:
-    whole = Method(name="lora", rank=8, targets=("q_proj",), whole=("embedding", "head"))
     asked = Question(
         model=LLAMA_3_8B,
-        recipe=Recipe(sequence_length=LENGTH, method=whole, stack="transformers"),
+        recipe=Recipe(sequence_length=LENGTH, method=EMBEDDED, stack="transformers"),
         layout=Layout(),
         cluster=Cluster(gpu=H100.slug, gpus=1),
         gpu=H100,
     )
-    copied, adapters = 2 * TABLE, 32 * 8 * (HIDDEN + HIDDEN)
-    assert checkpoint_bytes(resolve(asked).workload) == pytest.approx(3 * (2 * copied + 4 * adapters))
+    assert checkpoint_bytes(resolve(asked).workload) == pytest.approx(3 * (2 * 2 * TABLE + 4 * ADAPTERS))
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,17 @@ def test_adapters_are_two_thin_matrices_beside_each_target() -> None:
     assert llama("lora").parameters.adapters == LAYERS * 8 * (2 * HIDDEN + HIDDEN + KEYS)
 
 
+def test_joint_adapters_read_their_input_once() -> None:
+    """c_attn of Qwen-7B and its other products: 143,130,624 trained parameters (huggingface/peft, QwenLM/Qwen)."""
+    model = replace(LLAMA_3_8B, num_key_value_heads=32, intermediate_size=11_008)
+    fused = Method(name="lora", rank=64, targets=EVERY, joint=("q_proj", "k_proj", "v_proj"))
+    answers = {method: ask(model, replace(PLAIN, method=method)) for method in (fused, replace(fused, joint=()))}
+    joint, apart = answers.values()
+    assert joint.parameters.adapters == 143_130_624 == apart.parameters.adapters - 32 * 2 * 64 * 4096
+    spared = 6 * 2 * 32 * 64 * 4096 * PLAIN.sequence_length  # forward, and both gradients
+    assert apart.flop.per_step_flop - joint.flop.per_step_flop == pytest.approx(spared, rel=0.1)
+
+
 def test_lora_costs_four_for_a_frozen_and_six_for_a_trained_parameter() -> None:
     """But for the first layer, whose input needs no gradient, and core attention, which is trained as ever."""
     whole, adapted = llama("full").flop, llama(LORA).flop
