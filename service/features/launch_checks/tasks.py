@@ -18,6 +18,7 @@ from service.estimator.parallelism.data import step_transfers
 from service.estimator.question import Gpu
 from service.estimator.resolve import ResolvedQuestion
 from service.estimator.run.run import stages_of
+from service.estimator.run.totals import scaled
 from service.estimator.time.communication import micro_batch_transfers
 from service.estimator.time.kernels import RankProduct, product_shape, rank_products
 from service.estimator.time.rates import OPERAND_BYTES
@@ -424,7 +425,7 @@ def _expected_live_bytes(step: ResolvedQuestion) -> Iterator[Expected]:
             operation="live_bytes_peak",
             shape={"depth": depth, "step": number},
             quantity="bytes",
-            predicted=_scaled(allocated, live.of_step(number) / allocated.value),
+            predicted=scaled(allocated, live.of_step(number) / allocated.value),
         )
     yield Expected(probe="step", operation="step", shape={"depth": depth}, quantity="seconds")
 
@@ -440,7 +441,7 @@ def _expected_on_gpu(step: ResolvedQuestion, target: Target) -> Iterator[Expecte
         first = scale if number == 1 else 1.0
         shape = {"depth": depth, "step": number}
         peaks = {
-            "allocated_peak": _scaled(memory.allocated_peak_bytes, first),
+            "allocated_peak": scaled(memory.allocated_peak_bytes, first),
             "reserved_peak": memory.reserved_peak_bytes if number > 1 else None,
             "device_peak": memory.device_peak_bytes if number > 1 and known else None,
         }
@@ -448,10 +449,6 @@ def _expected_on_gpu(step: ResolvedQuestion, target: Target) -> Iterator[Expecte
             yield Expected(probe="step", operation=operation, shape=shape, quantity="bytes", predicted=predicted)
     seconds = answer.step.step_seconds if known else None
     yield Expected(probe="step", operation="step", shape={"depth": depth}, quantity="seconds", predicted=seconds)
-
-
-def _scaled(interval: Interval, scale: float) -> Interval:
-    return Interval(interval.low * scale, interval.value * scale, interval.high * scale, interval.basis)
 
 
 SHARES: Mapping[ProbeName, float] = {
