@@ -1,6 +1,7 @@
 """What a command of `traincost` prints and how it ends, run inside the test's own process."""
 
 import sys
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -28,3 +29,7 @@ class Command:
         with pytest.raises(SystemExit) as ended:
             main()
         return Ran(int(ended.value.code or 0), *self._capsys.readouterr())
+
+
+Commands = Callable[[str], Command]
+"""Commands by their names."""

@@ -20,8 +20,10 @@ from service.settings import Settings
 from service.store.history import load_catalogue
 from tests.api import replicated
 from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask, AskTogether
+from tests.commands import Command, Commands
 from tests.contracts import committed_contract
 from tests.databases import new_database, prepared
+from tests.live import serving
 from tests.secrecy import look_into
 
 if TYPE_CHECKING:
@@ -96,6 +98,18 @@ def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def document() -> dict[str, Any]:
     """The contract, which is the same whatever the catalogue and the database hold."""
     return committed_contract()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Host and port of `traincost serve` for the tests of a module, with a database of its own."""
+    with serving(tmp_path_factory.mktemp("served")) as found:
+        yield found
+
+
+@pytest.fixture
+def commands(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Commands:
+    return lambda name: Command(name, capsys, monkeypatch)
 
 
 @pytest.fixture(scope="session")

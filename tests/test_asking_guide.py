@@ -3,7 +3,6 @@
 import csv
 import io
 import re
-from collections.abc import Iterator
 from html import unescape
 from typing import Any
 
@@ -13,19 +12,12 @@ import pytest
 from tests.curl import asked
 from tests.guide_pages import blocks_of
 from tests.house.source import SERVICE
-from tests.live import DOCUMENTED, serving
+from tests.live import DOCUMENTED
 
 PAGE = SERVICE / "web" / "guide" / "asking.html"
 TEXT = PAGE.read_text(encoding="utf-8")
 BLOCKS = blocks_of(PAGE)
 COMMANDS = [block.text for block in BLOCKS if block.kind == "command"]
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of `traincost serve`, started in an empty folder with a database of its own."""
-    with serving(tmp_path_factory.mktemp("asking")) as found:
-        yield found
 
 
 def _answer(part: str, address: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -18,12 +17,6 @@ from tests.api.asking import QUESTION
 from tests.features.sweeps.test_routes import BODY as SWEEP
 from tests.live import serving
 from tests.streams import Checks, Heard, checks, found, listen
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("streams")) as found:
-        yield found
 
 
 def test_head_of_a_stream_leaves_the_connection_to_the_next_request(address: str) -> None:

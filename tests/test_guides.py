@@ -7,17 +7,17 @@ import shlex
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
 
 from service.answers.diagnoses import LONGEST_MESSAGE
 from service.client import Client
-from service.settings import PREFIX, Settings
+from service.settings import PREFIX, RoleScope, Settings
 from tests.api.asking import NCCL_TESTS, RECORDS
 from tests.api.fake_worker import FakeWorker
-from tests.commands import Command
+from tests.commands import Commands
 from tests.evaluation.rows import ship_few
 from tests.guide_pages import Block, Send, blocks_of, by_request, differences, walk
 from tests.house.source import ROOT, SERVICE
@@ -60,14 +60,14 @@ def test_measurements_become_a_calibration_as_the_page_shows(tmp_path: Path) -> 
 
 
 def test_files_come_in_from_the_command_line_too(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
 ) -> None:
     ship_few(monkeypatch)
     monkeypatch.setenv("TRAINCOST_DATABASE_URL", f"sqlite:///{tmp_path / 'traincost.db'}")
     (tmp_path / "all_reduce.txt").write_text(NCCL_TESTS, encoding="utf-8")
     (tmp_path / "record.json").write_text(json.dumps(RECORDS["records"][0]), encoding="utf-8")
     (tmp_path / "snapshot.pickle").write_bytes(b"\x80\x04.")
-    bring = Command("import-measurements", capsys, monkeypatch)
+    bring = commands("import-measurements")
     said = bring("nccl-tests", str(tmp_path / "all_reduce.txt"), "--tell", "run=ours")
     assert (said.code, said.out) == (0, "4 measurements came in as run ours; 0 are in quarantine\n")
     own = json.loads(bring("records", str(tmp_path / "record.json"), "--tell", "run=node-7", "--json").out)
@@ -82,7 +82,7 @@ def test_files_come_in_from_the_command_line_too(
         refused = bring(*words)
         assert refused.code == 2
         assert reason in refused.err
-    shown = json.loads(Command("accuracy", capsys, monkeypatch)("--own", "--json").out)["measured"]["own"]
+    shown = json.loads(commands("accuracy")("--own", "--json").out)["measured"]["own"]
     assert {group["probe"]: group["scored"] for group in shown} == {"collective": 4, "gemm": 6}
     assert all(0 < group["mape_fraction"] < 0.5 for group in shown)
 
@@ -145,13 +145,11 @@ def test_causes_are_told_as_the_page_shows(tmp_path: Path) -> None:
         assert differences(shown, answer) == []
 
 
-def test_the_command_diagnoses_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_diagnoses_the_same(tmp_path: Path, commands: Commands) -> None:
     body = json.loads(FAILURES[0].partition("-d '")[2].rstrip().removesuffix("'"))
     (tmp_path / "train.log").write_text("step 1\n" + body.pop("message"), encoding="utf-8")
     (tmp_path / "question.json").write_text(json.dumps(body), encoding="utf-8")
-    diagnose = Command("diagnose", capsys, monkeypatch)
+    diagnose = commands("diagnose")
     words = str(tmp_path / "question.json"), str(tmp_path / "train.log")
     found = diagnose(*words, "--json")
     assert (found.code, found.err) == (0, "")
@@ -161,12 +159,10 @@ def test_the_command_diagnoses_the_same(
     assert "What to do" in said
 
 
-def test_what_cannot_be_read_is_said_in_a_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_read_is_said_in_a_line(tmp_path: Path, commands: Commands) -> None:
     (tmp_path / "question.json").write_text("{}", encoding="utf-8")
     (tmp_path / "train.log").write_bytes(b"\xff" * (LONGEST_MESSAGE + 1))
-    diagnose = Command("diagnose", capsys, monkeypatch)
+    diagnose = commands("diagnose")
     absent = diagnose(str(tmp_path / "question.json"), str(tmp_path / "absent"))
     assert (absent.code, absent.err.count("\n")) == (2, 1)
     assert "cannot be read: No such file" in absent.err
@@ -284,3 +280,110 @@ def test_every_file_is_given_out(scheduled: Told) -> None:
     assert names == held - {"ask.lua", "cli_filter.lua"}
     for text, answer in fetched:
         assert "kueue/manifests" in text or re.search(r"https?://127\.0\.0\.1:\d+", answer), text
+
+
+HOLDERS = ("KEY_OF_VISION", "KEY_OF_SPEECH", "KEY_OF_AN_ADMIN")
+
+
+def test_keys_are_made_and_used_as_the_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
+) -> None:
+    monkeypatch.setenv("TRAINCOST_DATABASE_URL", f"sqlite:///{tmp_path}/traincost.db")
+    run = commands("keys")
+    lines = [line for block in BLOCKS["keys"] if block.kind == "shell" for line in block.text.splitlines()]
+    made = [run(*shlex.split(line)[2:]).out.strip() for line in lines]
+    keys = dict(zip(HOLDERS, made, strict=True))
+
+    def filled(command: str) -> str:
+        return re.sub("|".join(HOLDERS), lambda held: keys[held[0]], command)
+
+    (limits,) = [block.text.splitlines() for block in BLOCKS["keys"] if block.kind == "limits"]
+    assert [run(*shlex.split(filled(command))[2:]).code for command in limits] == [0, 0]
+    with serving(tmp_path) as address:
+        plain = by_request(address, tmp_path)
+
+        def send(command: str) -> bytes:
+            return plain(filled(command))
+
+        asked = {"Authorization": f"Bearer {keys['KEY_OF_SPEECH']}"}
+        first = httpx.get(f"http://{address}/v1/choices", headers=asked, timeout=30).headers
+        assert compare_page("keys", send, address, tmp_path) == 7
+    (create, look, end) = next(block.text.splitlines() for block in BLOCKS["keys"] if block.kind == "rotation")
+    taking = run(*shlex.split(create)[2:]).out.strip()
+    assert "last_used_at" in run(*shlex.split(look)[2:]).out
+    assert run(*shlex.split(end.replace("KEY_OF_VISION", taking))[2:]).out.startswith("revoked tck_")
+    (shown,) = [block.text for block in BLOCKS["keys"] if block.kind == "headers"]
+    assert {name: first[name] for name in ("RateLimit-Policy", "RateLimit")} == dict(
+        line.split(": ", 1) for line in shown.splitlines()
+    )
+
+
+def test_settings_of_tokens_are_those_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = text_of("keys")
+    known = {PREFIX + name.upper() for name in Settings.model_fields if name.startswith("oidc_")}
+    assert set(re.findall(rf"{PREFIX}OIDC_[A-Z_]+", said)) == known
+    (lines,) = [block.text.splitlines() for block in BLOCKS["keys"] if block.kind == "lines"]
+    for line in lines:
+        monkeypatch.setenv(*line.split("=", 1))
+    settings = Settings()
+    assert settings.oidc_roles == (("ml-engineers", "write"), ("finance", "read"), ("platform", "admin"))
+    (started,) = [block.text for block in BLOCKS["keys"] if block.kind == "tokens"]
+    for word in shlex.split(started)[:-2]:
+        monkeypatch.setenv(*word.split("=", 1))
+    assert Settings().oidc_roles == (("ml-engineers", "write"), ("platform", "admin"))
+
+
+def test_every_scope_is_listed() -> None:
+    (table,) = [block.text for block in BLOCKS["keys"] if block.kind == "scopes"]
+    rows = [line.split("\t")[0].strip() for line in table.strip().splitlines()[1:] if line.strip()]
+    assert rows == ["read", "write", "sheet", "worker", "admin"]
+    assert set(rows) == set(get_args(RoleScope))
+
+
+QUESTIONS = (
+    "expected peak", "wrapping", "largest micro-batch", "longest sequence", "data-parallel group",
+    "optimizer on the host", "activations should be computed again", "selective policies", "unit by unit",
+    "reduction in fp32", "mixed-precision policy", "HSDP", "resharding to a smaller group",
+    "no resharding after the forward pass",
+)  # fmt: skip
+"""What the memory tracker of PyTorch's FSDP was asked (pull request 125323): each is a heading of the page, with
+one command and one answer below it."""
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[str, Any]]]:
+    """Each answer that the tuning page shows, and what is answered."""
+    folder = tmp_path_factory.mktemp("tuning")
+    with serving(folder) as address:
+        yield walk(BLOCKS["tuning"], by_request(address, folder), address, folder)
+
+
+def test_every_setting_is_tuned_as_the_page_shows(tuned: list[tuple[str, Any]]) -> None:
+    assert len(tuned) == len(QUESTIONS)
+    for text, answered in tuned:
+        assert differences(json.loads(text), answered) == []
+
+
+def test_each_question_of_tuning_is_one_call() -> None:
+    sections = re.split(r"<h2>(\d+)\. ", text_of("tuning"))[1:]
+    numbers, texts = sections[::2], sections[1::2]
+    assert numbers == [str(place) for place in range(1, len(QUESTIONS) + 1)]
+    for question, text in zip(QUESTIONS, texts, strict=True):
+        heading, _, rest = text.partition("</h2>")
+        assert question in heading
+        assert rest.count('class="command"') == rest.count('class="answer"') == 1
+        assert rest.count(DOCUMENTED) == 1
+
+
+def test_no_row_of_tuning_is_refused(tuned: list[tuple[str, Any]]) -> None:
+    rows = [row for _, answered in tuned for row in answered.get("rows", ())]
+    assert len(rows) > 30
+    assert {row["status"] for row in rows} == {200}
+
+
+def test_every_choice_changes_something(tuned: list[tuple[str, Any]]) -> None:
+    for _, answered in tuned:
+        first, *rows = answered.get("rows", ({},))
+        for row in (row for row in rows if row["values"] != first["values"]):
+            ratios = [ratio for ratio in row["ratios"].values() if ratio is not None]
+            assert any(abs(ratio - 1) > 1e-3 for ratio in ratios), row["values"]

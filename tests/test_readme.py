@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,19 +15,12 @@ from service.settings import Settings
 from tests.curl import asked
 from tests.guide_pages import differences
 from tests.house.source import ROOT, SERVICE
-from tests.live import DOCUMENTED, serving
+from tests.live import DOCUMENTED
 from tests.prestarted import ran
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MOST_LINES = 130
 GUIDE = SERVICE / "web" / "guide"
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of `traincost serve`, started in an empty folder with a database of its own."""
-    with serving(tmp_path_factory.mktemp("readme")) as found:
-        yield found
 
 
 def test_it_stays_short() -> None:

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -47,12 +46,6 @@ FIELDS: list[list[Any]] = [
     ["model", "llama-3.1-8b"], ["sequence_length", 8192], ["global_batch", 512], ["tensor", 2], ["gpu", "h100"],
     ["gpus", 8], ["", ""], ["training_tokens", 2e11], ["usd_per_gpu_hour", ""],
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("sheets")) as running:
-        yield running
 
 
 def after(kind: str) -> list[tuple[Block, Block]]:

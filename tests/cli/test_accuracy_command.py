@@ -13,13 +13,13 @@ from service.evaluation.accuracy import accuracy_of
 from service.evaluation.scoring import read_file
 from service.evaluation.tables import PUBLISHED
 from service.validation.reading import to_wire
-from tests.commands import Command, Ran
+from tests.commands import Command, Commands, Ran
 from tests.evaluation.rows import STEP, ship_few
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    return Command("accuracy", capsys, monkeypatch)
+def run(commands: Commands) -> Command:
+    return commands("accuracy")
 
 
 def one_row(folder: Path) -> Path:

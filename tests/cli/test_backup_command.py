@@ -6,15 +6,15 @@ import pytest
 
 from service.store.database import HEAD
 from service.store.tables import METADATA
-from tests.commands import Command
+from tests.commands import Commands
 from tests.databases import prepared
 from tests.store.small import SMALL
 
 
-def test_there_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands) -> None:
     first, second, file = tmp_path / "first.db", tmp_path / "second.db", tmp_path / "nightly.backup"
     monkeypatch.setenv("TRAINCOST_DATABASE_URL", f"sqlite:///{first}")
-    backup, restore = (Command(name, capsys, monkeypatch) for name in ("backup", "restore"))
+    backup, restore = (commands(name) for name in ("backup", "restore"))
     none_yet = backup(str(file))
     assert (none_yet.code, none_yet.err) == (
         2, f"traincost: there is no database at {first}; name one in TRAINCOST_DATABASE_URL\n",

@@ -17,7 +17,7 @@ from service.features.estimates.answers import answer
 from service.validation.flat import ALIASES, flat_fields
 from service.validation.questions import read_question
 from service.validation.reading import to_wire
-from tests.commands import Command, Ran
+from tests.commands import Command, Commands, Ran
 
 ROOT = Path(__file__).parents[1]
 ASKED = ["--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "8", "--sequence-length", "8192"]
@@ -29,8 +29,8 @@ BODY: dict[str, Any] = {
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    return Command("estimate", capsys, monkeypatch)
+def run(commands: Commands) -> Command:
+    return commands("estimate")
 
 
 def test_the_table_is_the_answer(run: Command) -> None:
@@ -107,11 +107,9 @@ def test_the_model_may_stand_alone_and_is_given_once(run: Command) -> None:
     assert twice.err.startswith("traincost: --model: model is given 2 times")
 
 
-def test_an_argument_that_a_command_does_not_take_is_named(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_argument_that_a_command_does_not_take_is_named(commands: Commands) -> None:
     for words in (["plan", "job.json", "surplus"], ["keys", "list", "surplus"], ["doctor", "surplus"]):
-        ran = Command(words[0], capsys, monkeypatch)(*words[1:])
+        ran = commands(words[0])(*words[1:])
         assert (ran.code, ran.out) == (2, "")
         assert "Unexpected argument 'surplus'. Give the name of its option before it" in ran.err
 

@@ -8,7 +8,7 @@ from service.catalogue import shipped_catalogue
 from service.cli.reports import comparison_report
 from service.features.compare.compare import compare
 from service.validation.reading import to_bytes
-from tests.commands import Command, Ran
+from tests.commands import Command, Commands, Ran
 
 JOB = ["--model", "llama-3.1-8b", "--sequence-length", "8192", "--training-tokens", "2e11", "--tp", "2"]
 ASKED = [*JOB, "--gpu", "h100", "--gpu", "v100-sxm2-32gb", "--gpus", "8", "--gpus", "64", "--usd-per-gpu-hour", "2.5"]
@@ -24,8 +24,8 @@ BODY = {
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    return Command("compare", capsys, monkeypatch)
+def run(commands: Commands) -> Command:
+    return commands("compare")
 
 
 def test_it_gives_what_the_api_gives(run: Command) -> None:

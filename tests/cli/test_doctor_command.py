@@ -17,19 +17,19 @@ from service.cli.doctor import examined
 from service.settings import PREFIX
 from service.store.database import Replicas
 from service.store.engine import open_engine, writing
-from tests.commands import Command
+from tests.commands import Command, Commands
 from tests.databases import new_database, prepared
 from tests.live import serving
 from tests.redis_server import running
 
 
 @pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands) -> Command:
     for name in [name for name in os.environ if name.startswith(PREFIX)]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("TRAINCOST_DATABASE_URL", f"sqlite:///{tmp_path / 'traincost.db'}")
     monkeypatch.setenv("TRAINCOST_PORT", "0")
-    return Command("doctor", capsys, monkeypatch)
+    return commands("doctor")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from service.settings import read_settings
 from service.store.engine import reading
 from service.store.keys import KeyRing
-from tests.commands import Command
+from tests.commands import Command, Commands
 from tests.databases import prepared
 from tests.house.source import ROOT
 from tests.store.small import SMALL
@@ -20,10 +20,10 @@ PRESENTED = re.compile(r"tck_[\w-]{8}\.[\w-]{43}\n")
 
 
 @pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands) -> Command:
     monkeypatch.setenv("TRAINCOST_DATABASE_URL", f"sqlite:///{tmp_path / 'traincost.db'}")
     monkeypatch.setattr("service.catalogue.shipped_catalogue", lambda: SMALL)
-    return Command("keys", capsys, monkeypatch)
+    return commands("keys")
 
 
 def test_a_key_is_made_listed_and_revoked(run: Command) -> None:

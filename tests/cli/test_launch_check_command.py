@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.api.fake_worker import FakeWorker
-from tests.commands import Command
+from tests.commands import Command, Commands
 from tests.live import serving
 
 QUESTION = {
@@ -29,9 +29,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, url: str) -> Command:
+def run(monkeypatch: pytest.MonkeyPatch, url: str, commands: Commands) -> Command:
     monkeypatch.setenv("TRAINCOST_URL", url)
-    return Command("launch-check", capsys, monkeypatch)
+    return commands("launch-check")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from service.store import Engine
 from service.store.engine import reading, writing
 from service.store.keys import ShareLink, create_share_link
 from service.store.tables import SCENARIOS
-from tests.commands import Command
+from tests.commands import Command, Commands
 from tests.databases import prepared
 from tests.store.small import SMALL
 
@@ -20,10 +20,10 @@ NOW = datetime.now(UTC)
 
 
 @pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands) -> Command:
     monkeypatch.setenv("TRAINCOST_DATABASE_URL", f"sqlite:///{tmp_path / 'traincost.db'}")
     monkeypatch.setattr("service.catalogue.shipped_catalogue", lambda: SMALL)
-    return Command("shares", capsys, monkeypatch)
+    return commands("shares")
 
 
 @pytest.fixture

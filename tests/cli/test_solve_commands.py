@@ -16,7 +16,7 @@ from service.features.plans.search_plans import search
 from service.features.sensitivity.vary import vary
 from service.features.solve.solve import solve
 from service.validation.reading import to_bytes
-from tests.commands import Command, Ran
+from tests.commands import Command, Commands, Ran
 
 SOLUTIONS = request_bodies("createSolution")
 OPEN: dict[str, Any] = SOLUTIONS["largest-micro-batch"]["value"]
@@ -37,10 +37,8 @@ def written(folder: Path, text: str) -> str:
     return str(file)
 
 
-def test_solve_gives_what_the_api_gives(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = Command("solve", capsys, monkeypatch)
+def test_solve_gives_what_the_api_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands) -> None:
+    run = commands("solve")
     found, file = solve(OPEN, shipped_catalogue()), written(tmp_path, json.dumps(OPEN))
     assert run(file) == Ran(0, f"{solution_report(found)}\n", "")
     assert run(file, "--json") == Ran(0, to_bytes(found).decode() + "\n", "")
@@ -69,10 +67,8 @@ def test_where_no_value_will_do_the_nearest_one_is_told() -> None:
     assert solution_report(found).startswith("recipe.micro_batch: no value meets the limits\nnext: 1 fails: ")
 
 
-def test_sensitivity_gives_what_the_api_gives(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, file = Command("sensitivity", capsys, monkeypatch), written(tmp_path, json.dumps(VARIED))
+def test_sensitivity_gives_what_the_api_gives(tmp_path: Path, commands: Commands) -> None:
+    run, file = commands("sensitivity"), written(tmp_path, json.dumps(VARIED))
     found = vary(VARIED, shipped_catalogue())
     assert run(file) == Ran(0, f"{table_report(found)}\n", "")
     assert run(file, "--csv").out.splitlines() == found.csv().splitlines()
@@ -85,10 +81,8 @@ def planned(body: dict[str, Any]) -> PlanAnswer:
     return found
 
 
-def test_plan_gives_what_the_api_gives(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, file = Command("plan", capsys, monkeypatch), written(tmp_path, json.dumps(PLANNED))
+def test_plan_gives_what_the_api_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands) -> None:
+    run, file = commands("plan"), written(tmp_path, json.dumps(PLANNED))
     found = planned(PLANNED)
     assert run(file).out == f"{plans_report(found)}\n"
     assert run(file, "--csv").out.splitlines() == plans_csv(found).splitlines()
@@ -140,8 +134,8 @@ def test_a_search_that_takes_long_says_so_once_a_second(capsys: pytest.CaptureFi
 
 
 @pytest.fixture(params=["plan", "solve", "sensitivity"])
-def run(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    return Command(request.param, capsys, monkeypatch)
+def run(request: pytest.FixtureRequest, commands: Commands) -> Command:
+    return commands(request.param)
 
 
 @pytest.mark.parametrize(

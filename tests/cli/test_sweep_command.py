@@ -13,7 +13,7 @@ from service.features.sweeps.rows import Counts, Rows, Sweep, columns_of
 from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.shards import run_locally
 from service.features.sweeps.sweeps import SHARD_ROWS
-from tests.commands import Command
+from tests.commands import Commands
 
 BODY: dict[str, Any] = {
     "models": ["qwen3-0.6b"],
@@ -72,12 +72,10 @@ def test_a_sweep_that_was_ended_goes_on_from_its_pieces(sweep: Sweep, tmp_path: 
     assert sorted(tmp_path.iterdir()) == [file]
 
 
-def test_parquet_and_csv_hold_the_same_rows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parquet_and_csv_hold_the_same_rows(tmp_path: Path, commands: Commands) -> None:
     body = tmp_path / "sweep.json"
     body.write_text(json.dumps(BODY), encoding="utf-8")
-    run = Command("sweep", capsys, monkeypatch)
+    run = commands("sweep")
     sweep = read_sweep(BODY, shipped_catalogue())
     for form in ("parquet", "csv"):
         done = run(str(body), "--out", str(tmp_path / f"rows.{form}"), "--processes", "1")
@@ -95,13 +93,11 @@ def test_parquet_and_csv_hold_the_same_rows(
                 )
 
 
-def test_a_table_that_is_there_stays_unless_it_may_go(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_is_there_stays_unless_it_may_go(tmp_path: Path, commands: Commands) -> None:
     body, table = tmp_path / "sweep.json", tmp_path / "rows.csv"
     body.write_text(json.dumps({**BODY, "prices": BODY["prices"][:1]}), encoding="utf-8")
     table.write_text("mine", encoding="utf-8")
-    run, words = Command("sweep", capsys, monkeypatch), (str(body), "--out", str(table), "--processes", "1")
+    run, words = commands("sweep"), (str(body), "--out", str(table), "--processes", "1")
     refused = run(*words)
     assert (refused.code, refused.out, table.read_text(encoding="utf-8")) == (2, "", "mine")
     assert "--replace" in refused.err
@@ -109,11 +105,9 @@ def test_a_table_that_is_there_stays_unless_it_may_go(
     assert table.read_text(encoding="utf-8").count("\n") > 1
 
 
-def test_a_table_of_another_form_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_of_another_form_is_refused(tmp_path: Path, commands: Commands) -> None:
     body = tmp_path / "sweep.json"
     body.write_text(json.dumps(BODY), encoding="utf-8")
-    done = Command("sweep", capsys, monkeypatch)(str(body), "--out", str(tmp_path / "rows.xlsx"))
+    done = commands("sweep")(str(body), "--out", str(tmp_path / "rows.xlsx"))
     assert (done.code, done.out) == (2, "")
     assert done.err == ("traincost: the file name must end in .parquet or .csv\n")

@@ -15,7 +15,6 @@ from service.answers.plans import PlanCounts
 from service.client import Client, Cluster, Layout, Price, Problem, Recipe, Retries, Unreachable
 from service.client.client import MOST_BYTES, requests_of
 from tests.api.asking import QUESTION
-from tests.live import serving
 
 NOUNS: dict[str, Any] = {
     "model": "llama-3.1-8b",
@@ -30,14 +29,8 @@ FLAT: dict[str, Any] = {"model": "llama-3.1-8b", "sequence_length": 8192, "gpu":
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("client")) as found:
-        yield f"http://{found}"
-
-
-@pytest.fixture(scope="module")
 def client(address: str) -> Iterator[Client]:
-    with Client(address) as opened:
+    with Client(f"http://{address}") as opened:
         yield opened
 
 
@@ -109,7 +102,7 @@ def test_a_batch_of_any_length_is_answered_in_order(address: str, monkeypatch: p
             sent.append(request.content.count(b'"kind"'))
             return super().handle_request(request)
 
-    with Client(address, transport=Counting()) as client:
+    with Client(f"http://{address}", transport=Counting()) as client:
         answers = client.batch(
             (kind, {**NOUNS, "layout": Layout(tensor=tensor)})
             for tensor in (1, 2, 3)

@@ -2,12 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
-
-from tests.live import serving
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,14 +42,8 @@ print(*sys.modules)
 """
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("alone")) as found:
-        yield f"http://{found}"
-
-
 def test_the_client_answers_without_the_packages_of_the_service(address: str) -> None:
-    script = ALONE.format(installed=INSTALLED, address=address)
+    script = ALONE.format(installed=INSTALLED, address=f"http://{address}")
     ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     answer, loaded = ran.stdout.splitlines()

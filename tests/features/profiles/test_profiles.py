@@ -15,7 +15,7 @@ from service.errors import Refused
 from service.features.profiles.profiles import profile
 from tests.api.asking import Ask
 from tests.calibration.two_steps import MAIN, SIDE, event
-from tests.commands import Command
+from tests.commands import Commands
 
 TRACE: dict[str, Any] = request_bodies("createProfile")["example"]["value"]
 QUESTION: dict[str, Any] = {
@@ -213,12 +213,10 @@ def test_a_wrong_trace_is_refused_by_the_body(ask: Ask) -> None:
     assert ask("POST", "/v1/profiles", content=b"a: 1", headers={"Content-Type": "text/yaml"}).status_code == 415
 
 
-def test_the_command_answers_as_the_api_does(
-    ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_answers_as_the_api_does(ask: Ask, tmp_path: Path, commands: Commands) -> None:
     (tmp_path / "trace.json.gz").write_bytes(gzip.compress(json.dumps(TRACE).encode()))
     (tmp_path / "question.json").write_text(json.dumps(QUESTION), encoding="utf-8")
-    command = Command("profile", capsys, monkeypatch)
+    command = commands("profile")
     words = str(tmp_path / "trace.json.gz"), str(tmp_path / "question.json"), "--records", str(tmp_path / "out.json")
     answered = json.loads(command(*words, "--json").out)
     query = urlencode({"question": json.dumps(QUESTION), "records": "products"})
