@@ -12,7 +12,14 @@ from service.catalogue import shipped_catalogue
 from service.estimator.memory import device, memory
 from service.estimator.software import stacks
 from service.evaluation.accuracy import LARGE_FROM_BYTES, accuracy_of_evaluations
-from service.evaluation.scoring import Evaluation, evaluate_rows, read_file
+from service.evaluation.scoring import (
+    Evaluation,
+    convention_of,
+    evaluate_rows,
+    known_differences,
+    read_file,
+    rounding_fraction,
+)
 
 GIB, GB = float(1 << 30), 1e9
 MEGATRON = "megatron_functional"
@@ -132,6 +139,54 @@ def _put(module: Any, name: str, value: Any) -> None:
         setattr(other, name, value)
 
 
+MOST_OF_A_CLASS_FRACTION = 0.04
+LEAST_ROWS_OF_A_CLASS = 10
+
+
+def print_class(mine: list[Evaluation], held_out: Score) -> list[str]:
+    """Print what a class of rows comes to: in and out of sample, in its unit, row by row; rows that lack a reason."""
+    row, moe, quantity = mine[0].row, "MoE" if mine[0].is_moe else "dense", mine[0].quantity
+    given, other = convention_of(row), "known"
+    compared = [one.comparison for one in mine if one.comparison is not None]
+    if given.other_unit_bytes is not None:
+        share = given.other_unit_bytes / given.unit_bytes
+        scaled = score([replace(one, measured=one.measured * share) for one in compared])
+        other = f"not known: {in_words('_fraction', scaled.mape_fraction)} in units {share - 1:.1%} larger"
+    rounding = sum(rounding_fraction(one.row) for one in mine) / len(mine)
+    off = [one.row.text("id") for one in mine if is_off(one)]
+    named = known_differences()
+    print(
+        f"{row.text('source_key')}, {quantity}, {moe}, {len(compared)} rows: mean "
+        f"{in_words('_fraction', score(compared).mape_fraction)}, held out "
+        f"{in_words('_fraction', held_out.mape_fraction)}; unit {other}; kind of peak "
+        f"{'known' if given.states_class else 'not stated'}; rounding {rounding:.1%}; {len(off)} rows beyond "
+        f"{MOST_OF_A_CLASS_FRACTION:.0%}, {len(named.keys() & off)} with a reason"
+    )
+    return [name for name in off if name not in named] if named.keys() & off else []
+
+
+def is_off(one: Evaluation) -> bool:
+    """Whether a prediction is further off than the mean of a class may be."""
+    return one.comparison is not None and abs(one.comparison.error_fraction) > MOST_OF_A_CLASS_FRACTION
+
+
+def print_classes(judged: tuple[Evaluation, ...], left_out: dict[str, tuple[Evaluation, ...]]) -> list[str]:
+    """Print every class of ten rows or more; rows without a reason of those that give reasons."""
+    found: dict[tuple[str, bool, str], list[Evaluation]] = {}
+    for one in judged:
+        if one.is_complete and one.comparison is not None:
+            found.setdefault((one.row.text("source_key"), one.is_moe, one.quantity), []).append(one)
+    unnamed = []
+    for (source, moe, quantity), mine in found.items():
+        if len(mine) >= LEAST_ROWS_OF_A_CLASS:
+            others = scored(left_out.get(source, judged), of(source, quantity, moe=moe))
+            unnamed += print_class(mine, others)
+    off = {one.row.text("id") for one in judged if is_off(one)}
+    if stale := sorted(known_differences().keys() - off):
+        print(f"no longer off, though they have a reason: {', '.join(stale)}")
+    return unnamed
+
+
 def main() -> None:
     catalogue = shipped_catalogue()
     rows: tuple[MeasuredRow, ...] = read_file(sys.argv[1]) if len(sys.argv) > 1 else shipped_rows()
@@ -160,18 +215,12 @@ def main() -> None:
     every = scored(judged, lambda one: one.quantity == "peak")
     print(f"all {every.scored} peaks stated in full: MAPE {in_words('_fraction', every.mape_fraction)}")
     unexplained = [row.id for row in full.wrong if row.outcome.startswith("OOM") and row.id not in EXPLAINED]
+    left_out = {}
     for source in READ_OFF:
         with without(source):
-            left_out = evaluate_rows([row for row in rows if row.text("source_key") == source], catalogue)
-        for quantity, moe in ((quantity, moe) for quantity in ("peak", "static") for moe in (False, True)):
-            takes = of(source, quantity, moe=moe)
-            own, other = scored(judged, takes), scored(left_out, takes)
-            if own.scored:
-                print(
-                    f"{source}, {quantity}, {'MoE' if moe else 'dense'}: MAPE "
-                    f"{in_words('_fraction', own.mape_fraction)}, without what was read off it "
-                    f"{in_words('_fraction', other.mape_fraction)}"
-                )
+            left_out[source] = evaluate_rows([row for row in rows if row.text("source_key") == source], catalogue)
+    if unnamed := print_classes(judged, left_out):
+        broken.append(f"{', '.join(unnamed)} without a reason")
     if broken or expressible < LEAST_EXPRESSIBLE_FRACTION or full.ran_beyond_margin:
         sys.exit(f"not kept: {', '.join(broken) or 'the share of rows'}")
     if unexplained:

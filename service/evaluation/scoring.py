@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
@@ -38,6 +38,12 @@ class SourceConvention:
     memory_class: MemoryClass = "allocated"
     unit_bytes: float = GB
     """Bytes of the unit that the source writes as G or GB."""
+    other_unit_bytes: float | None = None
+    """Bytes of another unit that it may mean as well; None where its unit is known."""
+    rounding_bytes: float = 0.0
+    """Step between its figures."""
+    states_class: bool = True
+    """Which peak it reports is known, not only likely."""
     why: str = "software that logs torch's own counter is the usual case; GB is 1e9 bytes by its definition"
 
 
@@ -67,6 +73,19 @@ def gives_constants(row: MeasuredRow) -> bool:
 def convention_of(row: MeasuredRow) -> SourceConvention:
     """The convention of a row's source."""
     return SourceConvention(**table_of(SOURCES)["conventions"].get(row.text("source_key"), {}))
+
+
+def known_differences() -> Mapping[str, str]:
+    """Why the prediction of a row is off, by row, where its source or its software gives a reason."""
+    groups = table_of("known_differences.toml")["difference"]
+    return {name: group["why"] for group in groups for name in group["rows"]}
+
+
+def rounding_fraction(row: MeasuredRow) -> float:
+    """Half the step of a row's figure over the figure."""
+    reported = row.number_of("peak_mem_reported")
+    given = convention_of(row)
+    return given.rounding_bytes / 2 / (reported * given.unit_bytes) if reported else 0.0
 
 
 def memory_class_of(row: MeasuredRow) -> MemoryClass:

@@ -21,14 +21,17 @@ from service.evaluation.scoring import (
     APART,
     SOURCES,
     Evaluation,
+    convention_of,
     evaluate_row,
     evaluate_step,
     figure_of,
     is_complete,
+    known_differences,
     measured_peak_bytes,
     measured_rank_of,
     measured_static_bytes,
     memory_class_of,
+    rounding_fraction,
 )
 from service.formats.frameworks.megatron import layers_of_layout, layers_with_ends
 from tests.evaluation.rows import ROWS, row_of, step_of
@@ -100,6 +103,21 @@ def test_an_unknown_base_is_decided_once_for_its_source() -> None:
     row = row_of(BLOOM, peak_mem_reported="50")
     assert measured_peak_bytes(row) == 50 * table_of(SOURCES)["conventions"]["bloom"]["unit_bytes"]
     assert all(convention["why"] for convention in table_of(SOURCES)["conventions"].values())
+
+
+@pytest.mark.parametrize(("source", "is_known"), [("bloom", False), ("qwen_readme", False), ("nanotron", True)])
+def test_a_source_says_whether_its_unit_is_known(source: str, is_known: bool) -> None:
+    row = next(row for row in ROWS.values() if row.text("source_key") == source)
+    given = convention_of(row)
+    assert (given.other_unit_bytes is None) == is_known
+    assert rounding_fraction(row) == pytest.approx(given.rounding_bytes / 2 / (measured_peak_bytes(row) or 0))
+
+
+def test_every_known_difference_is_of_one_shipped_row_and_has_a_reason() -> None:
+    groups = table_of("known_differences.toml")["difference"]
+    assert len(known_differences()) == sum(len(group["rows"]) for group in groups)
+    assert known_differences().keys() <= ROWS.keys()
+    assert all(known_differences().values())
 
 
 def test_a_sum_over_gpus_is_shared_by_them() -> None:
