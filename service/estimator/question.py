@@ -39,6 +39,7 @@ CrossEntropyName = Literal[
 DispatcherName = Literal["alltoall", "allgather", "flex"]
 ScheduleName = Literal["gpipe", "1f1b", "interleaved-1f1b", "zero-bubble", "dualpipe"]
 ContextMethod = Literal["ring", "all-gather", "ulysses"]
+HeldUntil = Literal["loss", "backward", "next"]
 RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"]
 OffloadName = Literal["none", "optimizer", "activations", "optimizer-and-activations", "model"]
 BatchingName = Literal["packed", "padded"]
@@ -605,9 +606,9 @@ class Software(Strict):
     published."""
     attention_mask: bool = False
     """The data loader makes a mask of all pairs of tokens, as Megatron-LM's scripts do by default."""
-    holds_results: bool | None = None
-    """The training loop holds a micro-batch's logits, and all that hangs on them, until the next one has its own; as
-    usual for the implementation where absent."""
+    logits_until: HeldUntil | None = None
+    """How long the training loop holds the logits of a micro-batch, and all that hangs on them: through its loss, its
+    backward pass, or until the next one has its own; as usual for the implementation where absent."""
     expandable_segments: bool | None = None
     """The allocator grows its segments instead of opening new ones, and so holds fewer fragments; as the stack's
     launcher sets it where absent."""

@@ -41,8 +41,8 @@ class Framework:
     adapters: tuple[str, ...] = ()
     """Matrices that its scripts give adapters; those of the stack if empty."""
     configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Fields of its published configurations and scripts, by a regular expression that a row's source and kind of
-    training have; a later one that fits too goes before."""
+    """Fields of its published configurations and scripts, by a regular expression that a row's source, kind of
+    training and sharding have; a later one that fits too goes before."""
     learned_positions: bool = False
     """Its models have a position table as long as the sequence."""
     zero_stages: Mapping[str, int] = field(default_factory=dict)
@@ -248,7 +248,7 @@ def put_sharding(row: MeasuredRow, draft: Draft) -> None:
 
 def put_configs(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     """Set what the framework's own configurations say of a row."""
-    described = f"{row.text('source')} {row.text('training_kind')}"
+    described = " ".join(row.text(column) for column in ("source", "training_kind", "sharding"))
     for pattern, given in framework.configs.items():
         for path, value in given.items() if re.search(pattern, described) else ():
             part, _, name = path.partition(".")

@@ -282,7 +282,8 @@ def _put_software(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     compiled = row.text("compile").startswith("yes")
     if compiled or row.text("compile") == "no":
         implementation: ImplementationName = "compiled" if compiled else "eager"
-        if implementation in IMPLEMENTATIONS[draft.stack["name"]]:
+        is_own = draft.stack.get("implementation") == "litgpt"
+        if implementation in IMPLEMENTATIONS[draft.stack["name"]] and not is_own:
             draft.stack["implementation"] = implementation
         elif compiled:
             draft.unmodelled.append("compile: compiled operations keep less")

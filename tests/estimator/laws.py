@@ -25,6 +25,7 @@ from service.estimator.question import (
     DispatcherName,
     DocumentLength,
     GradientDtype,
+    HeldUntil,
     Method,
     OffloadName,
     OptimizerName,
@@ -207,7 +208,7 @@ def _software(chance: Random, stack: StackName) -> Software:
         "fp8_activation_inputs": (True,),
         "grouped_reductions": (True,),
         "expandable_segments": (True, False),
-        "holds_results": (True, False),
+        "logits_until": get_args(HeldUntil),
     }
     return replace(
         plain, **{name: chance.choice(options) for name, options in choices.items() if chance.random() < 0.25}

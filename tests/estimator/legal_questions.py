@@ -13,6 +13,7 @@ from service.estimator.parallelism.pipeline import partition_layers
 from service.estimator.question import (
     AttentionName,
     DocumentLength,
+    HeldUntil,
     MatrixName,
     Method,
     OffloadName,
@@ -85,7 +86,7 @@ def software(draw: st.DrawFn, model: Model, among: Collection[StackName] = tuple
         dispatcher=draw(st.sampled_from(sends)),
         attention_mask=draw(st.booleans()),
         expandable_segments=draw(st.sampled_from(optional)),
-        holds_results=draw(st.sampled_from(optional)),
+        logits_until=draw(st.sampled_from((None, *get_args(HeldUntil)))),
     )
 
 

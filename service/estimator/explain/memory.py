@@ -190,6 +190,12 @@ def _grouped_gradients(rank: Rank) -> list[Expression]:
     workload, degrees = rank.resolved.workload, rank.resolved.degrees
     if not float(states.grouped_gradient_bytes(workload, degrees, rank.one.load)):
         return []
+    if workload.implementation.accumulates_whole:
+        flat: Inputs = {
+            "flat_numbers": float(states.flat_parameters(rank.one.load)),
+            "weight_bytes": workload.state.gathered_bytes,
+        }
+        return [Expression("flat_numbers * weight_bytes", flat)]
     inputs: Inputs = {
         **_trained(rank),
         **numbers_of(degrees, "virtual_pipeline"),
@@ -534,7 +540,7 @@ def _logits(rank: Rank, _: str) -> Explained:
     if held := activations.held_logit_bytes(workload):
         inputs["held_bytes_a_logit"] = held
         moments[1] += " + logits * held_bytes_a_logit"
-    if workload.software.holds_results:
+    if workload.software.logits_until == "next":
         inputs["held_results_bytes"] = float(activations.held_result_bytes(workload, degrees))
         made.append("logits * (element_bytes + held_bytes_a_logit)")
         moments.append(f"max({', '.join(made)}) + held_results_bytes")

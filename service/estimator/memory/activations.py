@@ -461,7 +461,7 @@ def logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
     held, whole = held_logit_bytes(workload), dequantized_head_bytes(workload, degrees)
     backward = logits * (element + held) + stream + shared + head_product_bytes(workload, degrees) + whole
     loss = maximum(logits * each + piece_bytes(workload, degrees), backward)
-    if workload.software.holds_results:
+    if workload.software.logits_until == "next":
         made = maximum(logits * (element + held), logits * element + whole)
         loss = maximum(loss, made + held_result_bytes(workload, degrees))
     return loss + workload.ledger.depths * logits * workload.cross_entropy.kept_bytes
@@ -487,7 +487,7 @@ def piece_bytes(workload: Workload, degrees: Degrees) -> Amount:
 def held_logit_bytes(workload: Workload) -> int:
     """Bytes of one logit that the training loop holds while its micro-batch runs backward.
 
-    Formula: 4, or those of an activation where the loss has no fp32 copy; 0 where the loop holds none
+    Formula: 4, or those of an activation where the loss has no fp32 copy; 0 where it holds them through the loss alone
     Returns: bytes of one logit [byte]
     Source: Lightning-AI/litgpt@3bd08dd5 litgpt/finetune/lora.py; fabric/wrappers.py (outputs in fp32)
 
@@ -495,7 +495,7 @@ def held_logit_bytes(workload: Workload) -> int:
     >>> held_logit_bytes(sample_workload())
     0
     """
-    if not (workload.implementation.holds_results or workload.software.holds_results):
+    if workload.software.logits_until == "loss":
         return 0
     return WIDE_BYTES if workload.cross_entropy.full_copies else workload.precision.element_bytes
 

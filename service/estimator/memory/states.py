@@ -307,17 +307,38 @@ def all_gathered_weights(
 def grouped_gradient_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> Amount:
     """Bytes of whole gradients of the chunk that runs backward, until those of its group of micro-batches are reduced.
 
-    Formula: N_trained / v x 4; 0 where gradients are reduced after each micro-batch
+    Formula:
+        N_trained / v x 4; in flat parameters, N outside frozen ends x bytes of a gathered weight; 0 where gradients are
+        reduced after each micro-batch
     Returns: bytes of one rank [byte]
-    Source: data.reduced_group; REDUCTION_BYTES
+    Source: data.reduced_group; REDUCTION_BYTES; torch 2.1 distributed/fsdp/_flat_param.py
 
     >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
     >>> grouped_gradient_bytes(sample_workload(), sample_degrees(data=8, zero_stage=2), sample_rank_load())
     0.0
     """
+    is_grouped = reduced_group(workload, degrees) > 1
+    if workload.implementation.accumulates_whole:
+        flat = flat_parameters(load) * workload.state.gathered_bytes
+        return where(both(is_grouped, degrees.shard_group > 1), flat, 0.0)
     trained = load.parameters.dense_trained + load.parameters.expert_trained
     grouped = trained / degrees.virtual_pipeline * REDUCTION_BYTES
-    return where(reduced_group(workload, degrees) > 1, grouped, 0.0) if workload.software.grouped_reductions else 0.0
+    return where(is_grouped, grouped, 0.0) if workload.software.grouped_reductions else 0.0
+
+
+def flat_parameters(load: RankLoad) -> Amount:
+    """Numbers of the flat parameters that have anything trained: all layers, and the ends where they do.
+
+    Formula: N - N_ends where nothing of the ends is trained
+    Returns: parameters of one rank [1]
+    Source: torch 2.1 distributed/fsdp/_flat_param.py (one requires_grad for a flat parameter)
+
+    >>> from service.estimator.samples import sample_rank_load
+    >>> flat_parameters(sample_rank_load()) == 8_030_261_248
+    True
+    """
+    every = load.parameters.dense + load.parameters.expert
+    return every - where(load.largest_trained_end > 0, 0.0, load.gathered_ends)
 
 
 STEP_GROUP_NUMBERS = 1_000_000_000

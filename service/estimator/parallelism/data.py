@@ -135,7 +135,9 @@ def waits_for_last(workload: Workload, degrees: Degrees) -> Condition:
 def reduced_group(workload: Workload, degrees: Degrees) -> Amount:
     """Micro-batches whose gradients a stage adds up before it reduces them, where ZeRO shards gradients.
 
-    Formula: 1; with grouped reductions, those that a chunk runs one after another, N
+    Formula:
+        1; with grouped reductions, those that a chunk runs one after another, N; all of a step where ZeRO-3's gradients
+        stay whole
     Returns: micro-batches [1]
     Source:
         Llama 3, arXiv:2407.21783, section 3.3.2 (FSDP shards gradients; N contiguous micro-batches of a stage); torch
@@ -145,6 +147,8 @@ def reduced_group(workload: Workload, degrees: Degrees) -> Amount:
     >>> reduced_group(sample_workload(), sample_degrees(pipeline=4, virtual_pipeline=2, virtual_group=4))
     1
     """
+    if workload.implementation.accumulates_whole:
+        return where(degrees.zero_stage >= WEIGHTS, degrees.accumulation, 1)
     if not workload.software.grouped_reductions:
         return 1
     return where(both(degrees.zero_stage == GRADIENTS, degrees.virtual_pipeline > 1), degrees.virtual_group, 1)
@@ -174,7 +178,7 @@ def micro_batch_transfers(
     gathers = where(degrees.zero_stage >= WEIGHTS, (where(waits, 0, 1) + backwards) * freed, 0)
     kept = where(degrees.zero_stage == WEIGHTS, where(waits, 0, freed), 1)
     reduces = where(degrees.zero_stage >= GRADIENTS, kept, 0)
-    if workload.software.grouped_reductions:
+    if workload.software.grouped_reductions or workload.implementation.accumulates_whole:
         reduces = reduces / reduced_group(workload, degrees)
     for group in _groups(degrees, parameters):
         weights, gradients = group.parameters * workload.state.gathered_bytes, group.trained * reduced_bytes(workload)

@@ -10,6 +10,7 @@ from service.estimator.question import (
     ContextMethod,
     CrossEntropyName,
     Gpu,
+    HeldUntil,
     ImplementationName,
     LayerType,
     MasterDtype,
@@ -101,8 +102,11 @@ class Implementation:
     """The heads' result is copied before the output projection, which keeps the copy where it keeps its input."""
     quantizes_head: bool = False
     """Frozen matrices of 4 bits include the head, which is dequantised for its products."""
-    holds_results: bool = False
-    """Its loop holds the logits of a micro-batch until the next one has its own, unless an option says otherwise."""
+    accumulates_whole: bool = False
+    """ZeRO-3's gradients stay whole until the last micro-batch of a step, and a layer has those of its frozen weights
+    too where any of it is trained (flat parameters)."""
+    logits_until: HeldUntil = "loss"
+    """How long its loop holds the logits of a micro-batch, unless an option says otherwise."""
     cross_entropies: tuple[CrossEntropyName, ...]
     """Ways to compute the loss; the first is the default."""
     overlap: Overlap
@@ -301,7 +305,7 @@ def _complete(request: Software) -> CompleteSoftware:
         "expandable_segments": stack.grows_segments,
         "fused_update": stack.fuses_update,
         "gradient_fusion": row.uses_transformer_engine,
-        "holds_results": row.holds_results,
+        "logits_until": row.logits_until,
         "grouped_experts": row.uses_transformer_engine,
         "tensor_overlap": row.overlap.overlaps_tensor and not request.deterministic,
     }
