@@ -422,9 +422,10 @@ def buffer_bytes(answer: MemoryEstimate, question: Question) -> tuple[float, flo
 
     Each is a line of the answer, or its cached_bytes, as far as it is bounded. Gathered weights are those of a layer
     and of both ends of the model where they are freed after use, else all. Gradients that are reduced are those of a
-    layer or an end, but all where a pipeline waits for the last micro-batch. A bucket is what the stack fills at most,
-    or one matrix of the vocabulary. The allocator caches two flat copies of all weights and one of the rank's part, or
-    the weights of three groups and the rank's gradients. fp32 gradients of the step are the rank's.
+    layer or an end, but all where they wait for the last micro-batch, those of flat parameters whole. A bucket is what
+    the stack fills at most, or one matrix of the vocabulary. The allocator caches two flat copies of all weights and
+    one of the rank's part, or the weights of three groups and the rank's gradients. fp32 gradients of the step are the
+    rank's.
     """
     resolved = resolve(question)
     workload, degrees = resolved.workload, resolved.degrees
@@ -434,13 +435,16 @@ def buffer_bytes(answer: MemoryEstimate, question: Question) -> tuple[float, flo
         load = loaded.load
         trained = float(load.parameters.dense_trained + load.parameters.expert_trained)
         stepping = trained * REDUCTION_BYTES / degrees.shard_group
-        in_turn = max(load.largest_trained_layer, load.largest_trained_end) * (weight + REDUCTION_BYTES)
         every = (load.parameters.dense + load.parameters.expert) * weight
+        flat = every if workload.implementation.accumulates_whole else 0.0
+        in_turn = max(load.largest_trained_layer, load.largest_trained_end) * (weight + REDUCTION_BYTES)
         bounds = {
             "gathered_weights": (load.largest_layer + load.gathered_ends) * weight if frees and not waits else every,
-            "reduced_gradients": load.embedding_table * weight + (trained * REDUCTION_BYTES if waits else in_turn),
+            "reduced_gradients": load.embedding_table * weight
+            + flat
+            + (trained * REDUCTION_BYTES if waits else in_turn),
             "gradient_buckets": max(workload.stack.bucket_numbers, load.largest_table) * workload.state.gradient_bytes,
-            "gradients": trained * REDUCTION_BYTES if waits else 0.0,
+            "gradients": trained * REDUCTION_BYTES if waits else flat,
             "step_gradients": stepping,
         }
         live = sum(min(line.bytes, bounds.get(line.kind, 0.0)) for line in stage.lines)
