@@ -1,5 +1,10 @@
 """Refusals of searches, comparisons, sweeps and diagnoses: the status, the place and the code of each."""
 
+import json
+from copy import deepcopy
+from functools import reduce
+from operator import getitem
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,37 +13,39 @@ from service.features.diagnose.schemas import EXAMPLE
 from tests.api.asking import QUESTION, Ask
 
 BATCH = {"sequence_length": 8192, "global_batch": 128}
-OPEN = {"model": "llama-3.1-8b", "recipe": BATCH, "cluster": {"gpu": "h100", "gpus": 8}}
-STAGES = [{"until_tokens": 1e11, "global_batch": 64}]
 MANY = "".join(f"&gpus={8 * number}" for number in range(1, 401))
 COMPARED = {"question": {"model": "llama-3.1-8b", "recipe": BATCH}, "clusters": [{"gpu": "h100", "gpus": 8}]}
 
 
+REFUSALS: dict[str, Any] = json.loads(Path(__file__).with_name("refusals.json").read_text(encoding="utf-8"))
+"""By operation, a body that is answered, and changes that are refused: fields that are set, at any depth, the
+pointer and the code of each error, and fields that are left out."""
+
+
+def merged(body: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    both = {name for name in change if isinstance(change[name], dict) and isinstance(body.get(name), dict)}
+    return {**body, **{name: merged(body[name], one) if name in both else one for name, one in change.items()}}
+
+
 @pytest.mark.parametrize(
-    ("path", "body", "pointer", "code"),
+    ("path", "case"),
     [
-        ("plans", {**OPEN, "recipe": {"sequence_length": 8192}}, "/recipe/global_batch", "plan_needs_batch"),
-        ("plans", {**OPEN, "recipe": {**BATCH, "stages": STAGES}}, "/recipe/stages", "plan_has_one_batch"),
-        ("plans", {**OPEN, "limits": {"days": 3}}, "/limits/days", "limit_needs_tokens"),
-        ("plans", {**OPEN, "limits": {"cost_usd": 3}}, "/limits/cost_usd", "limit_needs_tokens"),
-        ("plans", {**OPEN, "limits": {"gpus": [16, 8]}}, "/limits/gpus", "empty_range"),
-        ("plans", {**OPEN, "clusters": [{"gpu": "h100", "gpus": 8}]}, "/cluster", "told_twice"),
-        ("plans", {**OPEN, "cluster": None, "clusters": []}, "/clusters", "not_a_list"),
-        ("plans", {**OPEN, "layout": {"tensor": []}}, "/layout/tensor", "wrong_length"),
-        ("plans", {**OPEN, "why_not": 3}, "/why_not", "not_an_object"),
-        ("plans", {**OPEN, "why_not": {"cluster": {}}}, "/why_not", "unknown_field"),
-        ("plans", {**OPEN, "why_not": {"recipe": 3}}, "/why_not/recipe", "not_an_object"),
-        ("plans", {**OPEN, "why_not": {"recipe": {"optimizer": "lion"}}}, "/why_not/recipe", "unknown_field"),
-        ("compare", {**COMPARED, "clusters": [{"gpu": "no gpu", "gpus": 8}]}, "/clusters/0/gpu", "unknown_gpu"),
-        ("compare", {**COMPARED, "question": {"recipe": BATCH}}, "/question/model", "required"),
-        ("sweeps", {"rows": [3]}, "/rows/0", "not_an_object"),
-        ("sweeps", {"rows": [{**OPEN, "colour": 1}]}, "/rows/0", "unknown_field"),
+        pytest.param(path, case, id=f"{path}-{number}")
+        for path, table in REFUSALS.items()
+        for number, case in enumerate(table["refused"])
     ],
 )
-def test_a_wrong_request_is_refused_at_its_place(ask: Ask, path: str, body: Any, pointer: str, code: str) -> None:
-    answer = ask("POST", f"/v1/{path}", json=body)
+def test_a_wrong_request_is_refused_at_its_place(ask: Ask, path: str, case: list[Any]) -> None:
+    change, expected, *left_out = case
+    body = deepcopy(REFUSALS[path]["body"])
+    for field in (field for fields in left_out for field in fields):
+        *outer, last = field.split(".")
+        del reduce(getitem, outer, body)[last]
+    answer = ask("POST", f"/v1/{path}", json=merged(body, change))
     assert answer.status_code == 422, answer.text
-    assert (pointer, code) in [(one["pointer"], one["code"]) for one in answer.json()["errors"]]
+    errors = answer.json()["errors"]
+    assert [[one["pointer"], one["code"]] for one in errors] == expected
+    assert all(one["message"] and one["fix"] for one in errors)
 
 
 @pytest.mark.parametrize(

@@ -154,42 +154,6 @@ def test_where_nothing_fits_the_nearest_is_named() -> None:
     assert any("no layout fits" in said for said in answer.warnings)
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"layuot": {}}, [("", "unknown_field")]),
-        ({"layout": {"tensor": []}}, [("layout.tensor", "wrong_length")]),
-        ({"layout": {"tensor": ["8"]}}, [("layout.tensor", "not_a_whole_number")]),
-        ({"recipe": {"sequence_length": 8192}}, [("recipe.global_batch", "plan_needs_batch")]),
-        ({"limits": {"gpus": [64, 8]}}, [("limits.gpus", "empty_range")]),
-        ({"price": None, "limits": {"cost_usd": 5}}, [("limits.cost_usd", "limit_needs_price")]),
-        ({"clusters": ["dgx-h100"]}, [("cluster", "told_twice")]),
-        ({"cluster": None, "clusters": []}, [("clusters", "not_a_list")]),
-        ({"why_not": {"layout": {"tnesor": 1}}}, [("why_not.layout", "unknown_field")]),
-        ({"why_not": {"recipe": {"precision": "fp32"}}}, [("why_not.recipe", "unknown_field")]),
-        ({"why_not": {"recipe": 3}}, [("why_not.recipe", "not_an_object")]),
-        ({"why_not": 3}, [("why_not", "not_an_object")]),
-        ({"limits": 3}, [("limits", "not_an_object")]),
-        (
-            {"cluster": None, "clusters": ["dgx-h100"] * 16, "limits": {"gpus": [8, 8192]}},
-            [("limits.gpus", "too_many_machines")],
-        ),
-        ({"layout": 3}, [("layout", "not_an_object")]),
-        (
-            {
-                "layout": {"shard_group": [*range(1, 65)]},
-                "recipe": {"sequence_length": 8192, "global_batch": 735134400},
-            },
-            [("layout", "space_is_small_enough")],
-        ),
-        ({"objective": "fame"}, [("objective", "not_a_choice")]),
-        ({"top": 0}, [("top", "out_of_range")]),
-    ],
-)
-def test_what_is_wrong_is_said(changes: dict[str, Any], expected: list[tuple[str, str]]) -> None:
-    assert codes(**changes) == expected
-
-
 def test_what_the_stack_cannot_do_is_left_out_of_a_list_and_refused_alone() -> None:
     recipe = {**BODY["recipe"], "stack": "fsdp1"}
     plans = planned(recipe=recipe, layout={"tensor": [1, 2], "schedule": ["1f1b", "dualpipe"]}).plans

@@ -125,62 +125,6 @@ def test_a_multiple_is_kept(catalogue: Catalogue) -> None:
     assert found["next"]["value"] == found["value"] + 512
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ({"question": QUESTION}, [("unknown", "required")]),
-        ({"question": QUESTION, "unknown": "micro_batch"}, [("unknown", "not_a_choice")]),
-        ({"question": QUESTION, "unknown": 3}, [("unknown", "not_a_choice")]),
-        ({"unknown": "recipe.micro_batch"}, [("question", "required")]),
-        ({"unknown": "recipe.micro_batch", "question": []}, [("question", "not_an_object")]),
-        ({"unknown": "recipe.micro_batch", "question": QUESTION, "limit": {}}, [("", "unknown_field")]),
-        (
-            {"unknown": "recipe.micro_batch", "question": QUESTION, "limits": {"dayz": 1, "days": -1}},
-            [("limits", "unknown_field"), ("limits.days", "out_of_range")],
-        ),
-        (
-            {"unknown": "recipe.micro_batch", "question": QUESTION, "limits": {"days": 3, "total_flop": 1e20}},
-            [("limits.days", "limit_not_read"), ("limits.total_flop", "limit_not_read")],
-        ),
-        ({"unknown": "recipe.training_tokens", "question": QUESTION}, [("limits", "required")]),
-        (
-            {
-                "unknown": "cluster.gpus", "limits": {"days": 3, "cost_usd": 5},
-                "question": {**QUESTION, "price": None, "recipe": {"sequence_length": 8192}},
-            },
-            [("limits.days", "not_known"), ("limits.cost_usd", "not_known")],
-        ),
-        (
-            {"unknown": "recipe.micro_batch", "question": {**QUESTION, "layout": {"tensor": 3}}},
-            [("question.layout", "replica_divides_cluster")],
-        ),
-        (
-            {"unknown": "recipe.micro_batch", "question": {**QUESTION, "model": "llama-9"}},
-            [("question.model", "unknown_model")],
-        ),
-        (
-            {"unknown": "recipe.micro_batch", "question": QUESTION, "clusters": ["dgx-h100"]},
-            [("clusters", "not_read")],
-        ),
-        ({"unknown": "model", "limits": {"total_flop": 1e20}, "multiple_of": 2}, [("multiple_of", "not_read")]),
-        ({"unknown": "model", "question": QUESTION}, [("limits", "required")]),
-        (
-            {"unknown": "model", "question": QUESTION, "limits": {"total_flop": 1e20, "days": 1}},
-            [("limits.days", "told_twice"), ("question", "told_twice")],
-        ),
-        (
-            {"unknown": "recipe.global_batch", "question": QUESTION},
-            [("question.recipe.global_batch_tokens", "required")],
-        ),
-        ({"unknown": "cluster", "question": JOB, "clusters": ["dgx-h100"]}, [("clusters", "no_cost_known")]),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_is_refused_where_it_stands(
-    catalogue: Catalogue, body: dict[str, Any], expected: list[tuple[str, str]]
-) -> None:
-    assert refusal(catalogue, body) == expected
-
-
 def test_others_are_let_through_between_one_value_and_the_next(catalogue: Catalogue) -> None:
     limits = {"days": 2}
     stops = sum(
