@@ -15,14 +15,6 @@ LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8, "nu
 
 
 @pytest.mark.parametrize(
-    "config", [{}, {"hidden_size": 64}, {"model_type": None}, {"model_type": 3}, {"model_type": ["llama"]}]
-)
-def test_missing_type_is_said(config: dict[str, Any]) -> None:
-    problem = problem_of(config)
-    assert (problem.field, problem.code) == ("model.hf_config.model_type", "model_type_missing")
-
-
-@pytest.mark.parametrize(
     ("model_type", "kind"),
     [
         ("llava", "vision-language"),
@@ -81,12 +73,6 @@ def test_text_part_of_a_text_model_is_used_too() -> None:
     assert "text_config" in imported.assumptions[0]
 
 
-@pytest.mark.parametrize("inner", [None, [], "llama"])
-def test_text_part_is_needed(inner: object) -> None:
-    problem = problem_of({"model_type": "gemma3", "text_config": inner})
-    assert (problem.field, problem.code) == ("model.hf_config.text_config", "required")
-
-
 def test_vision_language_model_leads_to_its_text_part() -> None:
     problem = problem_of({"model_type": "llava", "text_config": LLAMA})
     assert "text_config alone (llama)" in problem.fix
@@ -143,39 +129,9 @@ def test_wrong_key_is_mended_as_the_field_of_an_inline_model(key: str, value: An
     assert (problem.code, problem.fix) == (field.code, field.fix)
 
 
-@pytest.mark.parametrize(
-    ("config", "key", "code"),
-    [
-        ({"model_type": "gpt2", "n_inner": "wide"}, "n_inner", "not_a_whole_number"),
-        ({"model_type": "gpt2", "add_cross_attention": True}, "add_cross_attention", "unsupported_value"),
-        ({"model_type": "gpt2", "n_embd": 64, "hidden_size": 32}, "n_embd", "contradiction"),
-        ({"model_type": "deepseek_v2"}, "num_experts_per_tok", "required"),
-        ({"model_type": "deepseek_v3", "moe_layer_freq": 0}, "moe_layer_freq", "out_of_range"),
-        ({"model_type": "qwen3_moe", "mlp_only_layers": ["0"]}, "mlp_only_layers.0", "not_a_whole_number"),
-        ({"model_type": "qwen3_moe", "mlp_only_layers": 3}, "mlp_only_layers", "not_a_list"),
-        ({"model_type": "qwen3_moe", "mlp_only_layers": [0] * 5000}, "mlp_only_layers", "wrong_length"),
-        ({"model_type": "gemma2", "layer_types": ["full_attention"]}, "layer_types", "contradiction"),
-        ({"model_type": "gemma2", "layer_types": ["linear_attention"] * 26}, "layer_types.0", "not_a_choice"),
-        ({"model_type": "gemma2", "layer_types": "full_attention"}, "layer_types", "not_a_list"),
-        ({"model_type": "gemma2", "sliding_window": None}, "sliding_window", "required"),
-        (
-            {"model_type": "gemma", "use_bidirectional_attention": True},
-            "use_bidirectional_attention",
-            "unsupported_value",
-        ),
-        ({"model_type": "gemma3_text", "sliding_window_pattern": 0}, "sliding_window_pattern", "out_of_range"),
-        ({"model_type": "llama4_text", "no_rope_layers": [1]}, "no_rope_layers", "contradiction"),
-        ({"model_type": "mpt", "attn_config": {"qk_ln": True}}, "attn_config.qk_ln", "unsupported_value"),
-        ({"model_type": "mpt", "attn_config": {"alibi": False}}, "attn_config.alibi", "unsupported_value"),
-        ({"model_type": "dbrx", "ffn_config": 3}, "ffn_config", "not_an_object"),
-        ({"model_type": "dbrx", "attn_config": {"kv_n_heads": "8"}}, "attn_config.kv_n_heads", "not_a_whole_number"),
-        ({"model_type": "falcon", "num_kv_heads": -1}, "num_kv_heads", "out_of_range"),
-        ({"model_type": "falcon", "multi_query": "no"}, "multi_query", "not_true_or_false"),
-    ],
-)
-def test_wrong_value_of_a_type_is_refused_with_its_key(config: dict[str, Any], key: str, code: str) -> None:
-    problem = problem_of(config)
-    assert (problem.field, problem.code) == (f"model.hf_config.{key}", code)
+def test_list_of_too_many_layers_is_refused() -> None:
+    problem = problem_of({"model_type": "qwen3_moe", "mlp_only_layers": [0] * 5000})
+    assert (problem.field, problem.code) == ("model.hf_config.mlp_only_layers", "wrong_length")
 
 
 def test_every_wrong_key_is_named_once() -> None:
