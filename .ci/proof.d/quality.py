@@ -1,4 +1,4 @@
-"""Published layouts beside the best that a search finds, and the order of published speeds beside the predicted one."""
+"""Published layouts and runs beside the best that a search finds; order of speeds beside the predicted one."""
 
 import re
 import sys
@@ -7,15 +7,16 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import sqrt
+from math import exp, sqrt
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from service.calibration.tables import shipped_rows
+from service.calibration.tables import shipped_rows, shipped_totals
 from service.catalogue import shipped_catalogue
 from service.estimator import Estimate
 from service.estimator.question import Layout, Question
+from service.evaluation.planned import held_out_planned_interval, planned_runs
 from service.evaluation.scoring import Evaluation, evaluate_rows
 from service.planner.plans import search
 from service.planner.space import WITHIN_DOMAIN, Constraints, pipelines_of, plain_workload, search_space
@@ -27,6 +28,8 @@ MOST_SLOWER = 1.10
 LEAST_GOOD_FRACTION = 0.80
 LEAST_ROWS = 30
 LEAST_TAU = 0.6
+LEAST_INSIDE_FRACTION = 0.8
+"""Share of published runs inside intervals of their best plans that never saw them."""
 LEAST_LAYOUTS = 3
 """Layouts of one model and machine whose order is compared."""
 
@@ -237,9 +240,30 @@ def order(rows: Sequence[Evaluation]) -> list[str]:
     return [] if found >= LEAST_TAU else ["order"]
 
 
+def plans() -> list[str]:
+    """The best plans of published runs beside their GPU-hours; what is not kept."""
+    runs = planned_runs(shipped_totals(), shipped_catalogue())
+    given = inside = 0
+    for run in runs:
+        own, wide, hours = run.gpu_hours, held_out_planned_interval(run, runs), run.published_gpu_hours
+        is_given, is_inside = own.low <= hours <= own.high, wide is not None and wide.low <= hours <= wide.high
+        given, inside = given + is_given, inside + is_inside
+        beside = "inside" if is_inside else "outside"
+        print(
+            f"  {run.row.text('model')}: {in_words(run.layout)}, {exp(-run.residual_nats):.2f} of published; {beside}"
+        )
+    shares = [exp(-run.residual_nats) for run in runs]
+    print(
+        f"best plans of {len(runs)} published runs take {min(shares):.2f} to {max(shares):.2f} of their GPU-hours, "
+        f"median {median(shares):.2f}; {inside} inside the interval of plans that the others give, {given} inside that "
+        "of a given layout"
+    )
+    return [] if inside >= LEAST_INSIDE_FRACTION * len(runs) else ["plans"]
+
+
 def main() -> None:
     rows = [one for one in evaluate_rows(shipped_rows("throughput"), shipped_catalogue()) if one.comparison]
-    broken = quality(rows) + order(rows)
+    broken = quality(rows) + order(rows) + plans()
     if broken:
         sys.exit(f"not kept: {', '.join(broken)}")
 

@@ -16,7 +16,10 @@ Objective = Literal["time", "cost", "gpus", "energy"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow(Documented):
-    """One plan; its recipe, layout and cluster are a question that an estimate answers with the same numbers."""
+    """One plan; its recipe, layout and cluster are a question that an estimate answers with the same values.
+
+    Days, GPU-hours, cost and energy of a plan have wider intervals: those of published runs beside their best plans.
+    """
 
     rank: int
     """From 1; that of the front is by time."""

@@ -601,9 +601,8 @@ class Software(Strict):
     """What the activation of a gated MLP reads is kept in fp8 until its backward pass
     (activation_func_fp8_input_store)."""
     grouped_reductions: bool = False
-    """With ZeRO-2 and virtual stages, a chunk's gradients are reduced once for each group of micro-batches that it runs
-    one after another, and whole until then; else after each micro-batch. As for Llama 3 405B: the software is not
-    published."""
+    """ZeRO-2 reduces gradients of each chunk once for all micro-batches that it runs one after another, and keeps them
+    whole until then, as for Llama 3 405B, whose software is not published; else after each micro-batch."""
     attention_mask: bool = False
     """The data loader makes a mask of all pairs of tokens, as Megatron-LM's scripts do by default."""
     logits_until: HeldUntil | None = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
+from math import exp
 from time import monotonic
 from typing import Any
 
@@ -9,8 +10,10 @@ from service.answers.plans import Drawback, PlanAnswer, PlanCounts, PlanRow
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator import estimate
+from service.estimator.answer import Interval
 from service.estimator.constants import calibration_id
 from service.estimator.question import Layout, Question
+from service.estimator.run.totals import PLAN_RESIDUALS, run_interval
 from service.features.compare.compare import row_problem
 from service.features.estimates.answers import versions_of
 from service.features.plans.schemas import PlanLimits, PlanSearch, read_plan
@@ -59,10 +62,20 @@ def _answer(parsed: PlanSearch, result: Plans, catalogue: Catalogue) -> PlanAnsw
         nearest=_nearest(first.question, result),
         counts=_counts(result),
         why_not=None if parsed.why_not is None else _why_not(parsed.why_not, best, limits),
-        assumptions=(*first.assumptions, *(best_answer.assumptions if best_answer else ())),
+        assumptions=(*first.assumptions, *(best_answer.assumptions if best_answer else ()), *_basis(first.question)),
         warnings=(*first.warnings, *(best_answer.warnings if best_answer else ()), *unmet(result)),
         versions=versions_of(catalogue, [calibration_id(one.question.gpu) for one in parsed.machines]),
     )
+
+
+def _basis(question: Question) -> Iterator[str]:
+    """What the intervals of planned runs rest on."""
+    if question.recipe.training_tokens is not None:
+        low, high = (exp(end) for end in PLAN_RESIDUALS)
+        yield (
+            "intervals of planned days, GPU-hours, cost and energy are analytic: 80 % of published runs took "
+            f"{low:.2f} to {high:.2f} times what their best plan takes"
+        )
 
 
 def unmet(result: Plans) -> list[str]:
@@ -93,9 +106,15 @@ def _counts(result: Plans) -> PlanCounts:
     return PlanCounts(generated=result.generated, refused=refused, scored=result.scored, fitting=result.fitting)
 
 
-def _row(plan: Plan, rank: int, best: Plan | None) -> PlanRow:
+def _row(plan: Plan, rank: int, best: Plan | None, *, is_given: bool = False) -> PlanRow:
     answer = plan.answer
     totals, step, memory = answer.totals, answer.step, answer.memory
+
+    def taken(name: str) -> Interval | None:
+        """What the run takes of one thing: a plan's as wide as published runs beside their best plans ask for."""
+        predicted: Interval | None = getattr(totals, name, None)
+        return predicted if is_given or predicted is None else run_interval(predicted, PLAN_RESIDUALS)
+
     return PlanRow(
         rank=rank,
         recipe=answer.resolved.recipe,
@@ -106,10 +125,10 @@ def _row(plan: Plan, rank: int, best: Plan | None) -> PlanRow:
         mfu_fraction=step.mfu_fraction,
         device_peak_bytes=memory.device_peak_bytes,
         headroom_bytes=memory.headroom_bytes,
-        days=None if totals is None else totals.days,
-        gpu_hours=None if totals is None else totals.gpu_hours,
-        cost_usd=None if totals is None else totals.cost_usd,
-        energy_kwh=None if totals is None else totals.energy_kwh,
+        days=taken("days"),
+        gpu_hours=taken("gpu_hours"),
+        cost_usd=taken("cost_usd"),
+        energy_kwh=taken("energy_kwh"),
         reason=None if best is None else slower_because(plan, best),
     )
 
@@ -127,4 +146,4 @@ def _why_not(question: Question, best: Plan | None, bounds: SolveLimits) -> Draw
         reason = reason if missing < 0 else f"it does not fit: {missing:.1f} GiB are missing on the fullest GPU"
     else:
         reason = limit_missed(plan, bounds) or slower or "it is as fast as the best plan, or faster"
-    return Drawback(reason=reason, errors=(), plan=_row(plan, 1, best))
+    return Drawback(reason=reason, errors=(), plan=_row(plan, 1, best, is_given=True))

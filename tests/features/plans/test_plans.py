@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from math import exp
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from service.answers.plans import PlanAnswer
 from service.catalogue import shipped_catalogue
 from service.errors import Refused
 from service.estimator import estimate
+from service.estimator.run.totals import PLAN_RESIDUALS
 from service.features.plans.search_plans import search
 from service.validation.questions import read_question
 from service.validation.reading import to_wire
@@ -53,7 +55,34 @@ def test_a_plan_is_what_an_estimate_of_it_says() -> None:
         answer = estimate(asked.question)
         assert answer.verdict == "fits"
         assert answer.totals is not None
-        assert (answer.step.step_seconds, answer.totals.cost_usd) == (row.step_seconds, row.cost_usd)
+        assert answer.step.step_seconds == row.step_seconds
+        given = answer.totals
+        for own, plan in ((getattr(given, name), getattr(row, name)) for name in TAKEN):
+            assert (own.value, own.basis) == (plan.value, plan.basis)
+            assert (plan.low, plan.high) == (min(own.low, own.value * LOW), max(own.high, own.value * HIGH))
+            assert plan.high - plan.low > own.high - own.low
+
+
+TAKEN = ("days", "gpu_hours", "cost_usd", "energy_kwh")
+LOW, HIGH = (exp(end) for end in PLAN_RESIDUALS)
+
+
+def test_plans_name_what_their_intervals_rest_on() -> None:
+    basis = "times what their best plan takes"
+    assert any(basis in words and f"{HIGH:.2f}" in words for words in planned().assumptions)
+    without = {name: value for name, value in BODY["recipe"].items() if name != "training_tokens"}
+    assert not any(basis in words for words in planned(recipe=without).assumptions)
+
+
+def test_a_layout_that_is_asked_about_has_its_own_interval() -> None:
+    named = planned(why_not={"layout": {"tensor": 8}, "recipe": {"recompute": "full"}}).why_not
+    assert named is not None
+    assert named.plan is not None
+    wire: Any = to_wire(named.plan)
+    asked = read_question({**BODY, "recipe": wire["recipe"], "layout": wire["layout"]}, CATALOGUE)
+    totals = estimate(asked.question).totals
+    assert totals is not None
+    assert named.plan.gpu_hours == totals.gpu_hours
 
 
 def test_plans_are_ranked_and_say_why_they_are_slower() -> None:
