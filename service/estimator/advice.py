@@ -53,6 +53,7 @@ def assumptions_of(question: Question, resolved: ResolvedQuestion) -> tuple[str,
     return (
         *((_SHORT_NAME.format(given=given, meant=SHORT_NAMES[given]),) if given in SHORT_NAMES else ()),
         *(_stack(resolved) if question.recipe.stack is None else ()),
+        *_depths(question, resolved),
         *_configuration(resolved),
         *_documents(resolved),
         *_method(resolved),
@@ -76,6 +77,14 @@ def _unpublished(workload: Workload) -> Iterator[str]:
         yield _UNPUBLISHED.format(choice=f"precision {workload.recipe.precision}")
     if workload.software.grouped_reductions:
         yield _UNPUBLISHED.format(choice="recipe.stack.grouped_reductions")
+
+
+def _depths(question: Question, resolved: ResolvedQuestion) -> Iterator[str]:
+    """Multi-token-prediction depths that the stack drops."""
+    dropped = question.model.num_nextn_predict_layers - resolved.workload.model.num_nextn_predict_layers
+    if dropped:
+        name = resolved.workload.software.name
+        yield f"{name} has no multi-token prediction: the weights of {dropped} depth(s) are dropped when it loads them"
 
 
 def _configuration(resolved: ResolvedQuestion) -> Iterator[str]:

@@ -50,7 +50,7 @@ MasterDtype = Literal["fp32", "bf16", "fp16"]
 PartName = Literal["embedding", "norms", "attention", "mlp", "experts", "router", "head"]
 MatrixName = Literal[
     "q_proj", "k_proj", "v_proj", "o_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj",
-    "gate_proj", "up_proj", "down_proj", "in_proj", "x_proj", "dt_proj", "out_proj", "lm_head",
+    "gate_proj", "up_proj", "down_proj", "in_proj", "x_proj", "dt_proj", "out_proj", "lm_head", "gate", "all-linear",
 ]  # fmt: skip
 ZeroStage = Literal[0, 1, 2, 3]
 PriceModel = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block"]
@@ -533,8 +533,8 @@ class Method(Strict):
     beside matrices of 4 bits)."""
     rank: Annotated[int, Interval(ge=1, le=1 << 16)] | None = None
     """Rank of each adapter, r; 8 where absent (lora)."""
-    targets: Annotated[tuple[MatrixName, ...], Len(0, 12)] = ()
-    """Matrices that have an adapter; q_proj and v_proj where empty (lora)."""
+    targets: Annotated[tuple[MatrixName, ...], Len(0, 14)] = ()
+    """Matrices that have an adapter; q_proj and v_proj where empty. all-linear is every matrix but the head (lora)."""
     dropout_fraction: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Dropout probability of the adapters' inputs; above 0 an adapter keeps a copy of its input, and a mask (lora,
     qlora)."""
@@ -563,6 +563,8 @@ class Versions(Strict):
     """PyTorch, e.g. 2.9; the newest that is known where absent."""
     torchtitan: Annotated[str, Len(1, 32)] | None = None
     """torchtitan, by year and month of its commit, from 2023 on, e.g. 2025.8; the newest that is known where absent."""
+    transformers: Annotated[str, Len(1, 32)] | None = None
+    """transformers, e.g. 4.57; the newest that is known where absent."""
     bitsandbytes: Annotated[str, Len(1, 32)] | None = None
     """bitsandbytes, e.g. 0.42; the newest that is known where absent."""
 

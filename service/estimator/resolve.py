@@ -82,7 +82,7 @@ def _filled(question: Question) -> CompleteQuestion:
     layout = _fill_layout(question, asked, cluster)
     recipe = complete_stages(asked.stages, _fill_recipe(asked, question.gpu, layout), layout)
     return CompleteQuestion(
-        model=_fill_model(question.model),
+        model=_fill_model(question.model, trains_depths=STACKS[software_of(asked).name].trains_depths),
         recipe=recipe,
         layout=layout,
         cluster=cluster,
@@ -106,15 +106,17 @@ def complete_cluster(cluster: Cluster, gpu: Gpu) -> CompleteCluster:
 
 
 @lru_cache(maxsize=MOST_CACHED_LEDGERS)
-def _fill_model(model: Model) -> Model:
-    """Heads in full, as far as a layer reads them."""
+def _fill_model(model: Model, *, trains_depths: bool) -> Model:
+    """Heads in full, as far as a layer reads them, and the depths that the stack has."""
     derived: dict[str, Any] = {
         "num_key_value_heads": model.key_value_heads,
         "head_dim": model.head_width or None,
         "attention_out_bias": model.out_bias,
     }
     read = {name for mixer in mixers_of(model) for name in MIXERS[mixer].optional_fields}
-    return replace(model, **{name: value for name, value in derived.items() if name in read})
+    depths = model.num_nextn_predict_layers if trains_depths else 0
+    filled = {name: value for name, value in derived.items() if name in read}
+    return replace(model, num_nextn_predict_layers=depths, **filled)
 
 
 def _fill_recipe(recipe: Recipe, gpu: Gpu, layout: CompleteLayout) -> CompleteRecipe:

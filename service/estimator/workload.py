@@ -93,10 +93,8 @@ def _repeats_key_values(run: Implementation, kernel: AttentionName, versions: Ve
     """Whether keys and values are copied to every query head."""
     if kernel == "eager":
         return run.repeats_key_values
-    if run.fused_repeats_before is None:
-        return False
-    library, _, version = run.fused_repeats_before.partition(" ")
-    return not at_least(getattr(versions, library), version)
+    needed = (each.split() for each in run.fused_repeats_before)
+    return not all(at_least(getattr(versions, library), version) for library, version in needed)
 
 
 FP8_BYTES = 1.0
@@ -126,6 +124,16 @@ def quantizes_head(workload: Workload) -> bool:
     return workload.implementation.quantizes_head and workload.method.name == "qlora"
 
 
+STACKED_SINCE = "5.0"
+"""transformers release from which the matrices of all experts are one parameter, which grouped products multiply by.
+Source: huggingface/transformers@v5.0.0 integrations/moe.py; before, each expert is a module of a list."""
+
+
+def stacks_experts(run: Implementation, versions: Versions) -> bool:
+    """Whether the matrices of all experts are one parameter of transformers."""
+    return run.runs_transformers and at_least(versions.transformers, STACKED_SINCE)
+
+
 def workload_of(question: CompleteQuestion) -> Workload:
     """The workload of a question: its rows and its ledger, each looked up once."""
     recipe, gpu, method = question.recipe, question.gpu, method_of(question.recipe)
@@ -134,6 +142,7 @@ def workload_of(question: CompleteQuestion) -> Workload:
     kernel = kernel_of(recipe.attention, run, gpu, deterministic=software.deterministic)
     load, capacity = recipe.expert_imbalance, recipe.expert_capacity_factor
     is_cast = run.casts_each_input and precision.is_mixed
+    stacks = stacks_experts(run, software.versions or Versions())
     setting = SequenceSettings(
         tokens=recipe.sequence_length,
         element_bytes=precision.element_bytes,
@@ -157,8 +166,9 @@ def workload_of(question: CompleteQuestion) -> Workload:
         quantizes_head=run.quantizes_head,
         stops_early=run.stops_early,
         keeps_quantized_inputs=keeps_quantized_inputs(method, software),
-        wide_experts=is_cast and run.runs_transformers and is_trained_wide("experts", method),
+        wide_experts=is_cast and stacks and is_trained_wide("experts", method),
         runs_transformers=run.runs_transformers,
+        stacks_experts=stacks,
         counts_products=by_operation(recompute),
         keeps_embedding=run.keeps_embedding,
         weighs_results=run.weighs_results,

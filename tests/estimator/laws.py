@@ -376,7 +376,7 @@ def of_sums(question: Question) -> Iterator[Violation]:
             yield Violation(
                 "sum of lines", f"stage {stage.stage}", f"{lines} of {stage.allocated_peak_bytes}", question
             )
-    counts, model = answer.parameters, question.model
+    counts, model = answer.parameters, answer.resolved.model
     is_copied = question.layout.pipeline > 1 and (model.tie_word_embeddings or model.num_nextn_predict_layers)
     whole = counts.total_with_multi_token_prediction + counts.adapters + (counts.input_embedding if is_copied else 0)
     stages = sum(stage.total for stage in counts.stages)

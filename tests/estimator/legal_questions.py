@@ -189,7 +189,7 @@ def dealings(draw: st.DrawFn, model: Model, stack: Stack, layout: Layout) -> dic
 
 
 WHOLE: tuple[tuple[PartName, ...], ...] = ((), ("embedding", "head"), ("norms",))
-TARGETS: tuple[tuple[MatrixName, ...], ...] = (("q_proj", "v_proj"), ("o_proj", "up_proj", "down_proj"))
+TARGETS: tuple[tuple[MatrixName, ...], ...] = (("o_proj",), ("o_proj", "down_proj"), ("all-linear",))
 
 
 @st.composite
@@ -200,13 +200,12 @@ def methods(draw: st.DrawFn, model: Model, stack: Stack, layout: Layout) -> Meth
         return whole
     layers = draw(st.integers(0, model.num_hidden_layers - 1))
     choices = [whole, Method(name="full", frozen=("embedding", "head"), frozen_layers=layers)]
-    if not model.num_nextn_predict_layers:
-        targets, rank = draw(st.sampled_from(TARGETS)), draw(st.sampled_from((1, 16)))
-        beside, dropped = draw(st.sampled_from(WHOLE)), draw(st.sampled_from((0.0, 0.05)))
-        adapted = Method(name="lora", rank=rank, targets=targets, whole=beside, dropout_fraction=dropped)
-        choices.append(adapted)
-        if stack.quantizes:
-            choices.append(replace(adapted, name="qlora"))
+    targets, rank = draw(st.sampled_from(TARGETS)), draw(st.sampled_from((1, 16)))
+    beside, dropped = draw(st.sampled_from(WHOLE)), draw(st.sampled_from((0.0, 0.05)))
+    adapted = Method(name="lora", rank=rank, targets=targets, whole=beside, dropout_fraction=dropped)
+    choices.append(adapted)
+    if stack.quantizes:
+        choices.append(replace(adapted, name="qlora"))
     return draw(st.sampled_from(choices))
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from service.errors import Refused
 from service.estimator import Layout, Model, Recipe
-from service.estimator.question import Method, StackName
+from service.estimator.question import Method, Software, StackName, Versions
 from service.estimator.resolve import resolve
-from tests.ask import ask, question
+from tests.ask import ask, bytes_of, question
 from tests.cases import each_case
 from tests.estimator.small_models import DENSE
 
@@ -46,3 +46,21 @@ def test_a_question_that_no_stack_runs_is_refused_as_by_the_first() -> None:
     with pytest.raises(Refused) as refused:
         resolve(question(DENSE, Recipe(sequence_length=1024), Layout(stage_layers=(1, 1, 1)), gpus=4))
     assert [problem.code for problem in refused.value.problems] == ["stage_layers_cover_the_model"]
+
+
+@each_case(
+    ("versions", "copies"),
+    [
+        (Versions(), False),
+        (Versions(transformers="4.54", torch="2.5"), False),
+        (Versions(transformers="4.53"), True),
+        (Versions(torch="2.4"), True),
+    ],
+)
+def test_keys_and_values_are_copied_before_the_releases_that_group_heads(versions: Versions, *, copies: bool) -> None:
+    recipe = Recipe(sequence_length=8192, stack=Software(name="transformers", versions=versions))
+    newest = replace(recipe, stack="transformers")
+    kept, least = (bytes_of(ask(DENSE, one), "activations") for one in (recipe, newest))
+    head = DENSE.hidden_size // DENSE.num_attention_heads
+    copied = 2 * 8192 * (DENSE.num_attention_heads - DENSE.key_value_heads) * head * 2 * DENSE.num_hidden_layers
+    assert kept - least == (copied if copies else 0)

@@ -78,7 +78,7 @@ def digest() -> str:
         for model in FAMILIES.values()
         for recipe, layout, gpus in LAYOUTS
         if has_layers(recipe, model) and not (recurrences_of(model) and layout.context > 1)
-        if recipe.method == "full" or not model.num_nextn_predict_layers
+        if recipe.method == "full" or model.q_lora_rank is None
     ]
     return sha256(repr([rounded(asdict(estimate(one))) for one in asked]).encode()).hexdigest()[:16]
 

@@ -4,7 +4,7 @@ The backward pass of a product costs one further product for each needed gradien
 an input that follows a trained part. Activations that no gradient needs are not saved.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
@@ -285,7 +285,8 @@ def adapter_ops(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: 
     """
     # Source: Hu et al. 2021, arXiv:2106.09685, section 4.1; tensor ranks: huggingface/peft tuners/lora/tp_layer.py
     columns, copies = weight.columns // len(weight.matrices), weight.copies
-    tokens = op.flop // sum(2 * each.rows * each.columns for each in op.weights if each.matrices)
+    products = [each for each in op.weights if each.matrices] or [weight]
+    tokens = op.flop // sum(2 * each.rows * each.columns for each in products)
     column_bytes = setting.element_bytes * tokens
     narrow_side = Split.EXPERT_TOKENS if weight.split is Split.EXPERT else Split.WHOLE
     first, second = (weight.split, op.split), (Split.WHOLE, Split.WHOLE)  # of the weights and of the work
@@ -467,8 +468,8 @@ class _Traversal:
             step = self._step(op, tuple(names.get(name, name) for name in reads), any(needed[name] for name in reads))
             for weight in op.weights:
                 for matrix in weight.matrices:
-                    adapted = matrix in self.method.targets
-                    needed[matrix] = needed.get(matrix, step.input_needed) or weight.trained or adapted
+                    is_adapted = is_target(matrix, self.method)
+                    needed[matrix] = needed.get(matrix, step.input_needed) or weight.trained or is_adapted
             needed[op.name] = needed[_BEFORE] = step.result_needed
             needed[EVERYTHING] = needed[EVERYTHING] or step.result_needed
             names[_BEFORE] = op.name
@@ -481,19 +482,12 @@ class _Traversal:
         is_shared_head = op.kind == "gemm" and not op.weights
         own = any(weight.trained for weight in op.weights if weight.role not in ("vector", "norm"))
         shared = is_trained("head", self.method)
-        adapted = [
-            (weight, matrix)
-            for weight in op.weights
-            if self.method.name != "full" and weight.role in ("matrix", "head") and not weight.trained
-            for matrix in weight.matrices
-            if matrix in self.method.targets
-        ]
-        setting, rank = self.setting, self.method.rank or DEFAULT_RANK
+        setting, adapted = self.setting, tuple(self._adapted(op))
         matrices = [matrix for weight in op.weights for matrix in weight.matrices]
-        sharing = [matrix for _, matrix in adapted if matrix in self.method.joint][1:]
+        sharing = [matrix for _, matrix, _ in adapted if matrix in self.method.joint][1:]
         adapters = tuple(
             half
-            for weight, matrix in adapted
+            for weight, matrix, rank in adapted
             for half in adapter_ops(op, weight, matrix, rank, setting)[1 if matrix in sharing else 0 :]
         )
         if setting.joins_projections and "q_proj" in matrices:
@@ -502,6 +496,32 @@ class _Traversal:
         roles = ("matrix", "head") if setting.quantizes_head else ("matrix",)
         buffers = setting.keeps_quantized_inputs and any(weight.role in roles for weight in op.weights)
         return _Step(op, reads, input_needed, shared if is_shared_head else own, adapters, shares, buffers)
+
+    def _adapted(self, op: Op) -> Iterator[tuple[Weight, MatrixName, int]]:
+        """Weights that have an adapter, each with the matrix that it is of, and the adapter's rank."""
+        # Source: huggingface/peft 0.21 utils/transformers_weight_conversion.py _convert_peft_config_moe: where experts
+        # are stacked, targets of MLPs name their parameters alone, and gate and up share an adapter of twice the rank
+        rank, stacks = self.method.rank or DEFAULT_RANK, self.setting.stacks_experts and self._is_sparse
+        if self.method.name == "full" or (stacks and op.name.partition(".")[0] in ("mlp", "shared")):
+            return
+        for weight in op.weights:
+            names: tuple[MatrixName, ...] = ("gate",) if op.name == "moe.router" else weight.matrices
+            targets = [name for name in names if is_target(name, self.method)]
+            if not targets or weight.trained or weight.role not in ("matrix", "head"):
+                continue
+            if stacks and op.holds_experts:
+                yield replace(weight, matrices=(targets[0],)), targets[0], rank * len(targets)
+            else:
+                yield from ((replace(weight, matrices=names), name, rank) for name in targets)
+
+    @property
+    def _is_sparse(self) -> bool:
+        return any(shape.is_sparse for shape in self.ledger.shapes)
+
+
+def is_target(matrix: MatrixName, method: Method) -> bool:
+    """Whether a matrix has an adapter."""
+    return matrix in method.targets or ("all-linear" in method.targets and matrix != "lm_head")
 
 
 def is_trained(part: PartName | None, method: Method) -> bool:

@@ -431,6 +431,8 @@ class SequenceSettings:
     """Routed experts compute in fp32, whatever the rest does."""
     runs_transformers: bool = False
     """Layers are those of transformers."""
+    stacks_experts: bool = False
+    """Matrices of all experts are one parameter, gate and up together, which peft adapts in place of the MLPs'."""
     counts_products: bool = False
     """Recompute selects single operations, which need their place among the layer's matrix products."""
     keeps_embedding: bool = False

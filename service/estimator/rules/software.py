@@ -59,7 +59,8 @@ def _relevant_libraries(workload: Workload) -> tuple[str, ...]:
     """Libraries of the stack whose versions change what it keeps in memory."""
     engine = ("transformer_engine", "megatron_core") if workload.implementation.uses_transformer_engine else ()
     titan = ("torchtitan",) if workload.software.name == "torchtitan" else ()
-    return (*engine, *titan, *(("bitsandbytes",) if workload.method.name == "qlora" else ()), "torch")
+    hugging = ("transformers",) if workload.implementation.runs_transformers else ()
+    return (*engine, *titan, *hugging, *(("bitsandbytes",) if workload.method.name == "qlora" else ()), "torch")
 
 
 def _irrelevant_libraries(workload: Workload) -> list[str]:

@@ -11,6 +11,7 @@ from service.estimator.model.build import (
     MIXERS,
     MLP_FIELDS,
     MOST_CACHED_LEDGERS,
+    is_target,
     layer_shapes,
     layer_type,
     mixers_of,
@@ -23,7 +24,7 @@ from service.estimator.question import Checkpointing, MatrixName, Method, Model,
 from service.estimator.rule import Rule, WorkloadRule, divisors_of, problems_of
 from service.estimator.software.precision import DTYPE_BYTES, MOMENT_BYTES
 from service.estimator.software.stacks import STACKS
-from service.estimator.workload import Workload
+from service.estimator.workload import Workload, stacks_experts
 
 _DEFAULTS = {field.name: field.default for field in fields(Model)}
 _NOTHING = (None, 0, (), False)
@@ -196,8 +197,15 @@ def _matrices(workload: Workload) -> tuple[MatrixName, ...]:
     return tuple(dict.fromkeys(name for weight in weights for name in weight.matrices))
 
 
+def _names_half_of_experts(workload: Workload) -> bool:
+    """Whether adapters name one of the two matrices of experts that are one parameter."""
+    halves = [name for name in ("gate_proj", "up_proj") if name in workload.method.targets]
+    is_gated = bool(workload.model.num_experts) and workload.model.gated_mlp
+    return is_gated and len(halves) == 1 and stacks_experts(workload.implementation, workload.versions)
+
+
 def _missing_targets(workload: Workload) -> list[str]:
-    known = _matrices(workload)
+    known = (*_matrices(workload), "all-linear", *(("gate",) if workload.model.num_experts else ()))
     return [name for name in workload.method.targets if name not in known]
 
 
@@ -248,8 +256,8 @@ TRAINING_RULES: dict[str, WorkloadRule] = {
         lambda w, _: {"missing": ", ".join(_missing_targets(w)), "matrices": ", ".join(_matrices(w))},
     ),
     "joint_matrices_are_targets": Rule(
-        lambda w, _: set(w.method.joint) <= set(w.method.targets),
-        lambda w, _: {"others": ", ".join(name for name in w.method.joint if name not in w.method.targets)},
+        lambda w, _: all(is_target(name, w.method) for name in w.method.joint),
+        lambda w, _: {"others": ", ".join(name for name in w.method.joint if not is_target(name, w.method))},
     ),
     "adapters_stand_beside_frozen_matrices": Rule(
         lambda w, _: not _whole_targets(w),
@@ -261,7 +269,7 @@ TRAINING_RULES: dict[str, WorkloadRule] = {
             "parts": ", ".join(dict.fromkeys(chain(*_whole_targets(w).values()))),
         },
     ),
-    "adapters_train_no_depths": Rule(lambda w, _: w.method.name == "full" or not w.model.num_nextn_predict_layers),
+    "adapters_take_gate_and_up": Rule(lambda w, _: not _names_half_of_experts(w)),
     "frozen_parts_exist": Rule(
         lambda w, _: not _missing_parts(w),
         lambda w, _: {"missing": ", ".join(_missing_parts(w)), "parts": ", ".join(_parts(w))},

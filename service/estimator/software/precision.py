@@ -152,11 +152,20 @@ class Quantization:
     """What it is, in one line."""
     weight_bytes: float
     """Bytes of one weight, scales counted."""
+    traffic_bytes: float
+    """Memory traffic that makes one weight wide for a product."""
+    keeps_wide: bool = False
+    """Autograd keeps the wide weights for the gradient of the input; else they are made again."""
     source: str
     """Source of the bytes."""
 
 
 QUANTIZATIONS = Table(__package__, "precision.json", "quantizations", dict[QuantizationName, Quantization])
+
+
+def quantization_of(method: Method) -> Quantization | None:
+    """The format of frozen matrices; None where nothing is quantised."""
+    return QUANTIZATIONS[method.quantization or "nf4-double"] if method.name == "qlora" else None
 
 
 def quantized_bytes(method: Method) -> float:
@@ -169,7 +178,8 @@ def quantized_bytes(method: Method) -> float:
     >>> quantized_bytes(Method(name="qlora", quantization="nf4"))
     0.5625
     """
-    return QUANTIZATIONS[method.quantization or "nf4-double"].weight_bytes if method.name == "qlora" else 0.0
+    quantization = quantization_of(method)
+    return 0.0 if quantization is None else quantization.weight_bytes
 
 
 SHARDED_GRADIENTS = 2

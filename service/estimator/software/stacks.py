@@ -62,8 +62,8 @@ class Implementation:
     """The activation keeps only its inputs and output."""
     repeats_key_values: bool = False
     """Keys and values are copied to every query head before eager attention."""
-    fused_repeats_before: str | None = None
-    """Library and version, as "torch 2.5", before which fused attention has them copied too; never where None."""
+    fused_repeats_before: tuple[str, ...] = ()
+    """Libraries and versions, as "torch 2.5", before any of which fused attention has them copied too."""
     sequence_first: bool = False
     """Activations lie sequence first, so kernels that want the batch first keep a copy of their result."""
     uses_transformer_engine: bool = False
@@ -256,6 +256,8 @@ class Stack:
     """It multiplies by frozen matrices of 4 bits."""
     selects: RecomputeModule = "core_attn"
     """What selective recompute means where no module is named."""
+    trains_depths: bool = False
+    """It has code for multi-token-prediction depths; else it drops their weights when it loads a model."""
     freezes: bool = True
     """It can freeze parameters and train adapters."""
     source: str

@@ -11,7 +11,8 @@ from service.estimator.numeric import Amount, maximum, where
 from service.estimator.parallelism.data import WEIGHTS
 from service.estimator.parallelism.stages import RankParameters
 from service.estimator.question import AttentionName, Model
-from service.estimator.software.precision import Format, known_peak_flop_per_s
+from service.estimator.software.precision import Format, known_peak_flop_per_s, quantization_of
+from service.estimator.software.versions import at_least, generation
 from service.estimator.time.rates import (
     MOST_FRACTION,
     AttentionRate,
@@ -25,7 +26,7 @@ from service.estimator.time.rates import (
     rates_under,
     traffic_bytes_per_s,
 )
-from service.estimator.workload import Workload
+from service.estimator.workload import Workload, quantizes_head
 
 CAST_BYTES = 4.0
 """Traffic of turning one number into fp8 with one scale a tensor: read in two bytes, written row- and column-wise.
@@ -371,7 +372,7 @@ class ComputeSeconds:
     attention: Amount = 0.0
     elementwise: Amount = 0.0
     cast: Amount = 0.0
-    """Conversion of operands to narrow formats."""
+    """Conversion of operands to narrow formats, and of frozen matrices of 4 bits to wide ones."""
     loss: Amount = 0.0
     recompute: Amount = 0.0
     """Recomputed forward passes, of all kinds of kernels."""
@@ -408,7 +409,7 @@ class OpSeconds:
     forward: Amount
     backward: Amount
     cast: Amount = 0.0
-    """Conversion of operands to a narrow format, forward and backward."""
+    """Conversion of operands to and from a narrow format, forward and backward."""
     recast: Amount = 0.0
     """The part of `cast` that a recomputed forward pass repeats."""
 
@@ -438,7 +439,7 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workloa
         forward: (m, n, k); backward: the mean of (m, k, n) and (k, n, m) for each gradient that is needed; each
         over x where a side is no multiple of ALIGNED_SIDE, over g where tokens are dealt to experts, whose products run
         side by side, or one after another where they are not grouped;
-        cast: c (m k + m n) / W, c = Rates.cast_bytes
+        cast: c (m k + m n) / W, c = Rates.cast_bytes; and what makes frozen matrices of 4 bits wide
     Args:
         workload: the workload, with x and g
     Returns: the seconds [s]
@@ -463,11 +464,51 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workloa
             for_weights.rows, for_weights.columns, for_weights.inner, products.adding, copies, launches
         )
         backward = slowdown * (inputs + weights) / 2 * (op.backward_flop / op.flop)
+    wide, wide_again = widening_seconds(op, shape, rates, workload)
     if not rates.is_narrow or op.keeps_precision:
-        return OpSeconds(forward, backward)
+        return OpSeconds(forward, backward, wide + wide_again, wide)
     number_seconds = rates.cast_bytes * shape.copies / rates.bytes_per_s
     inputs, gradients = m * k * number_seconds, (m * n * number_seconds if op.gradients else 0.0)
-    return OpSeconds(forward, backward, inputs + gradients, inputs)
+    return OpSeconds(forward, backward, inputs + gradients + wide + wide_again, inputs + wide)
+
+
+BRANCHING_SLOWDOWN = 1.68
+"""Seconds of bitsandbytes' kernel with branches over those of the one that looks values up.
+Source: bitsandbytes-foundation/bitsandbytes#1747, 1.36 to 2.07 times on P100, A100 and H100; their geometric mean."""
+
+LOOKED_UP_SINCE = "0.48"
+"""bitsandbytes release from which its kernel looks values up. Source: bitsandbytes-foundation/bitsandbytes#1747."""
+
+_UNSLOWED = ("Ada",)
+"""Generations whose memory is slow enough for the kernel with branches.
+Source: bitsandbytes-foundation/bitsandbytes#1747 (L4, RTX 4090: as fast before for large matrices)."""
+
+
+def widening_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workload) -> tuple[Amount, Amount]:
+    """Seconds that make the frozen matrices of one operation wide, before its forward and its backward product.
+
+    Formula:
+        n k q / W each, q = Quantization.traffic_bytes; times BRANCHING_SLOWDOWN with bitsandbytes before 0.48; none
+        backward where no gradient passes through, or autograd keeps the wide weights
+    Returns: both, of one micro-batch [s]
+    Source: bitsandbytes@0.48 autograd/_functions.py MatMul4Bit (both passes); Quantization.traffic_bytes
+
+    >>> from service.estimator.model.ledger import Weight
+    >>> from service.estimator.samples import sample_workload
+    >>> workload, shape = sample_workload(), ProductShape(rows=8, columns=32, inner=64, copies=1)
+    >>> op = Op(name="o", kind="gemm", split=Split.WHOLE, weights=(Weight(64, 32, trained=False),))
+    >>> widening_seconds(op, shape, rates_of(workload), workload)
+    (0.0, 0.0)
+    """
+    quantization = quantization_of(workload.method)
+    roles = ("matrix", "head") if quantizes_head(workload) else ("matrix",)
+    if quantization is None or not any(weight.role in roles and not weight.trained for weight in op.weights):
+        return 0.0, 0.0
+    is_branching = not (quantization.keeps_wide or at_least(workload.versions.bitsandbytes, LOOKED_UP_SINCE))
+    slowdown = BRANCHING_SLOWDOWN if is_branching and generation(workload.gpu) not in _UNSLOWED else 1.0
+    numbers = shape.columns * shape.inner * shape.copies
+    once = slowdown * numbers * quantization.traffic_bytes / rates.bytes_per_s
+    return once, 0.0 if quantization.keeps_wide or not op.gradients else once
 
 
 def attention_seconds(op: Op, workload: Workload, divisor: Amount, scale: Amount, rates: Rates) -> OpSeconds:

@@ -64,7 +64,7 @@ RESIDUALS: dict[StepClass, float] = {
     "other stack": 0.062,
     "new GPU": 0.103,
     "old GPU": 0.065,
-    "MoE": 0.092,
+    "MoE": 0.091,
 }
 """80 % of published steps lie within exp(-s) and exp(s), s = max(LEAST_RESIDUAL, r (1 + 11 u)), of a prediction by
 constants that never saw their source (for mixtures of experts their model), by class, u the share of waiting; each

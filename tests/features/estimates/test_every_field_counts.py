@@ -144,6 +144,7 @@ WRITTEN: dict[str, tuple[Any, ...]] = {
     "megatron_core": ("0.11", "0.14"),
     "torch": ("1.10", "2.1", "2.9"),
     "torchtitan": ("2024.11", "2025.9"),
+    "transformers": ("4.53", "5.0"),
     "bitsandbytes": ("0.42", "0.46"),
 }
 """Values of fields whose types say too little."""
