@@ -34,36 +34,6 @@ def problems(catalogue: Catalogue, price: Any, **cluster: Any) -> list[tuple[str
     return [(problem.field, problem.code) for problem in refused.value.problems]
 
 
-@pytest.mark.parametrize(
-    "price",
-    [
-        {"usd_per_gpu_hour": 2.0, "provider": "aws"},
-        {"usd_per_gpu_hour": 2.0, "rate_card": "ours"},
-        {"usd_per_gpu_hour": 2.0, "amortisation_years": 4.0},
-        {"rate_card": "ours", "purchase_usd": 3e4},
-        {**ON_AWS, "usd_per_kwh": 0.1},
-    ],
-)
-def test_a_price_is_told_in_one_way(catalogue: Catalogue, price: dict[str, Any]) -> None:
-    assert problems(catalogue, price) == [("price", "priced_twice")]
-
-
-@pytest.mark.parametrize(
-    ("price", "field", "code"),
-    [
-        ({"storage": {"usd_per_gb_month": 0.02}}, "price.usd_per_gpu_hour", "required"),
-        ({"usd_per_gpu_hour": 2.0, "as_of": "2025-13"}, "price.as_of", "not_a_date"),
-        ({"amortisation_years": 4.0, "as_of": "last year"}, "price.as_of", "not_a_date"),
-        ({"purchase_usd": 3e4}, "price.amortisation_years", "required"),
-        ({**ON_AWS, "as_of": "2025"}, "price", "unknown_field"),
-        ({"usd_per_gpu_hour": 2.0, "discount_fraction": 1.0}, "price.discount_fraction", "out_of_range"),
-        ({"usd_per_gpu_hour": 2.0, "egress": {"bytes": 1.0}}, "price.egress.usd_per_gb", "required"),
-    ],
-)
-def test_what_is_wrong_is_named(catalogue: Catalogue, price: dict[str, Any], field: str, code: str) -> None:
-    assert (field, code) in problems(catalogue, price)
-
-
 def test_a_price_of_the_catalogue_keeps_its_date_its_terms_and_what_is_paid_beside(catalogue: Catalogue) -> None:
     beside = {"discount_fraction": 0.2, "storage": {"usd_per_gb_month": 0.02}}
     found = read(catalogue, {**ON_AWS, **beside}).question.price

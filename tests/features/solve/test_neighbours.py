@@ -52,25 +52,6 @@ def test_the_tighter_of_two_limits_of_use_counts(catalogue: Catalogue) -> None:
     assert found["value"]["parameters"] == 5e8
 
 
-@pytest.mark.parametrize(
-    ("limits", "serving", "expected"),
-    [
-        ({MONEY: 1.0}, None, [("serving.gpu", "required"), ("serving.usd_per_gpu_hour", "required")]),
-        ({MONEY: 1.0}, {"gpu": "h100-sxm5-80gb"}, [("serving.usd_per_gpu_hour", "required")]),
-        ({}, SERVING, [("serving", "not_read")]),
-        ({MONEY: 1.0}, {**SERVING, "gpu": "v100-pcie-16gb"}, [("serving.gpu", "no_peak_known")]),
-        ({MONEY: 1.0}, {**SERVING, "mfu": 1}, [("serving", "unknown_field")]),
-        ({MONEY: 1e-12}, SERVING, [(f"limits.{MONEY}", "no_legal_value")]),
-        ({"inference_per_token_flop": 1}, None, [("limits.inference_per_token_flop", "no_legal_value")]),
-    ],
-)
-def test_what_leaves_the_cost_of_a_token_open_is_refused(
-    catalogue: Catalogue, limits: dict[str, float], serving: dict[str, object] | None, expected: list[tuple[str, str]]
-) -> None:
-    body = {"unknown": "model", "limits": {"total_flop": 1e24, **limits}, "serving": serving}
-    assert refusal(catalogue, body) == expected
-
-
 def test_a_limit_of_use_bounds_no_other_field(catalogue: Catalogue) -> None:
     body = {"unknown": "cluster.gpus", "limits": {MONEY: 1.0}, "serving": SERVING}
     question = {"model": "llama-3.1-8b", "recipe": {"sequence_length": 4096}, "cluster": {"gpu": "h100"}}
