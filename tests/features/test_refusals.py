@@ -7,6 +7,7 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from service.features.diagnose.schemas import EXAMPLE
@@ -16,9 +17,21 @@ BATCH = {"sequence_length": 8192, "global_batch": 128}
 COMPARED = {"question": {"model": "llama-3.1-8b", "recipe": BATCH}, "clusters": [{"gpu": "h100", "gpus": 8}]}
 
 
-REFUSALS: dict[str, Any] = json.loads(Path(__file__).with_name("refusals.json").read_text(encoding="utf-8"))
+def cases_of(file: str) -> tuple[dict[str, Any], list[Any]]:
+    """A table of refusals, and its cases with their paths."""
+    tables: dict[str, Any] = json.loads(Path(__file__).with_name(file).read_text(encoding="utf-8"))
+    return tables, [
+        pytest.param(path, case, id=f"{path}-{number}")
+        for path, table in tables.items()
+        for number, case in enumerate(table["refused"])
+    ]
+
+
+REFUSALS, REFUSED = cases_of("refusals.json")
 """By operation, a body that is answered, and changes that are refused: fields that are set, at any depth, the
 pointer and the code of each error, perhaps with words of its fix, and fields that are left out."""
+QUERY_REFUSALS, QUERIES_REFUSED = cases_of("query_refusals.json")
+"""By path, a query that is answered, and changes that are refused: the parameter and the code of each error."""
 
 
 def merged(body: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
@@ -26,14 +39,7 @@ def merged(body: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     return {**body, **{name: merged(body[name], one) if name in both else one for name, one in change.items()}}
 
 
-@pytest.mark.parametrize(
-    ("path", "case"),
-    [
-        pytest.param(path, case, id=f"{path}-{number}")
-        for path, table in REFUSALS.items()
-        for number, case in enumerate(table["refused"])
-    ],
-)
+@pytest.mark.parametrize(("path", "case"), REFUSED)
 def test_a_wrong_request_is_refused_at_its_place(ask: Ask, path: str, case: list[Any]) -> None:
     change, expected, *left_out = case
     body = deepcopy(REFUSALS[path]["body"])
@@ -41,10 +47,21 @@ def test_a_wrong_request_is_refused_at_its_place(ask: Ask, path: str, case: list
         *outer, last = field.split(".")
         del reduce(getitem, outer, body)[last]
     answer = ask("POST", f"/v1/{path}", json=merged(body, change))
+    refused_with(answer, "pointer", expected)
+
+
+@pytest.mark.parametrize(("path", "case"), QUERIES_REFUSED)
+def test_a_wrong_query_is_refused_with_its_parameter(ask: Ask, path: str, case: list[Any]) -> None:
+    change, expected = case
+    refused_with(ask("GET", path, params={**QUERY_REFUSALS[path]["query"], **change}), "parameter", expected)
+
+
+def refused_with(answer: httpx.Response, place: str, expected: list[list[str]]) -> None:
     assert answer.status_code == 422, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
     assert "c4n4ry" not in answer.text
     errors = answer.json()["errors"]
-    assert [[one["pointer"], one["code"]] for one in errors] == [one[:2] for one in expected]
+    assert [[one.get(place), one["code"]] for one in errors] == [one[:2] for one in expected]
     for error, (_, _, *fix) in zip(errors, expected, strict=True):
         assert error["message"]
         assert error["fix"]

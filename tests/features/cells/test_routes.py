@@ -96,27 +96,6 @@ def test_nothing_redirects(ask: Ask) -> None:
         assert ask("GET", path, params=FLAT).status_code == 404
 
 
-@pytest.mark.parametrize(
-    ("change", "parameter", "code"),
-    [
-        ({"tp": "1,5"}, "tensor", "decimal_comma"), ({"tp": "0"}, "tensor", "out_of_range"),
-        ({"tp": "3"}, None, "replica_divides_cluster"), ({"tensr": "2"}, None, "unknown_field"),
-        ({"unit": "h"}, "unit", "unknown_unit"), ({"unit": "parsec"}, "unit", "unknown_unit"),
-        ({"num": "x"}, "num", "not_a_choice"), ({"recompute_layers": "0"}, "recompute_layers", None),
-        ({"on_error": "loud"}, "on_error", "not_a_choice"), ({"zero_stage": "4"}, "zero_stage", "not_a_choice"),
-    ],
-)  # fmt: skip
-def test_an_error_names_the_parameter(
-    change: dict[str, str], parameter: str | None, code: str | None, ask: Ask
-) -> None:
-    answer = get(ask, "device_peak_bytes", **{"recompute": "full", **change})
-    assert answer.status_code == 422
-    assert answer.headers["content-type"] == "application/problem+json"
-    (error,) = answer.json()["errors"]
-    assert error.get("parameter") == parameter
-    assert code in {None, error["code"]}
-
-
 def test_an_unknown_metric_is_404_with_the_nearest(ask: Ask) -> None:
     answer = get(ask, "gpu_huors")
     assert (answer.status_code, answer.json()["code"]) == (404, "unknown_metric")
