@@ -28,7 +28,6 @@ from service.estimator.time.rates import (
     GenerationRates,
 )
 from tests.amounts import WHOLE
-from tests.calibration import attention_fit
 from tests.calibration.attention_fit import (
     ATTENTION_SOURCES,
     UNEQUAL_WIDTH,
@@ -345,5 +344,5 @@ def test_what_all_kernels_share_fits_better_than_other_values(
 ) -> None:
     kept = unexplained_fraction(FITTED, GPUS)
     for other in others:
-        monkeypatch.setattr(attention_fit, name, other)
+        monkeypatch.setattr(rates, name, other)
         assert unexplained_fraction(FITTED, GPUS) > kept, other
