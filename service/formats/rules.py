@@ -197,6 +197,17 @@ def not_expressible(why: str, fix: str, value: Any = None) -> Fragment:
     return Fragment(gaps=((why.replace("{value}", display(value)), fix),))
 
 
+def fully_sharded(why: str) -> Rule:
+    """The rule of ZeRO stages in files that shard all of stage 3 or nothing."""
+
+    def rule(value: Any, question: CompleteQuestion) -> Written:
+        if value == 0 and question.layout.context > 1:
+            return not_expressible("context ranks always shard weights", "use zero_stage 3")
+        return None if value in (0, 3) else not_expressible(why, "use zero_stage 3 or 0", value)
+
+    return rule
+
+
 def display(value: Any) -> str:
     """A value in words.
 

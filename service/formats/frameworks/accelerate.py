@@ -50,16 +50,6 @@ def _distributed(value: Any, question: CompleteQuestion) -> rules.Written:
     return rules.combined(settings, rules.not_expressible(why, "make shard_group a multiple of it"))
 
 
-def _stage(value: Any, question: CompleteQuestion) -> rules.Written:
-    if value == 0 and question.layout.context > 1:
-        return rules.not_expressible("context ranks always shard weights", "use zero_stage 3")
-    if value in (0, 3):
-        return None
-    return rules.not_expressible(
-        f"ZeRO stage {value} is not FSDP's; the file shards weights too", "use zero_stage 3 or 0"
-    )
-
-
 def _groups(value: Any, question: CompleteQuestion) -> rules.Written:
     layout, node = question.layout, question.cluster.gpus_per_node
     if not _is_fsdp1(question) or layout.zero_stage != 3:
@@ -134,7 +124,7 @@ RULES: rules.Rules = {
             "layout.tensor": lambda value, _: None if value == 1 else value,
             "layout.context": _context,
             "layout.expert_tensor": lambda value, q: not q.model.num_experts or value == q.layout.tensor,
-            "layout.zero_stage": _stage,
+            "layout.zero_stage": rules.fully_sharded("ZeRO stage {value} is not FSDP's; the file shards weights too"),
             "layout.shard_group": _groups,
             "layout.reshard_after_forward": lambda value, q: (
                 None if _is_fsdp1(q) or q.layout.zero_stage != 3 else bool(value)

@@ -118,16 +118,6 @@ def _groups(value: Any, question: CompleteQuestion) -> rules.Written:
     return rules.not_expressible(why, fix) if replica_degrees(question) is None else None
 
 
-def _stage(value: Any, question: CompleteQuestion) -> rules.Written:
-    if value == 0 and question.layout.context > 1:
-        return rules.not_expressible("context ranks always shard weights", "use zero_stage 3")
-    if value in (0, 3):
-        return None
-    return rules.not_expressible(
-        "weights are sharded with the optimizer or not at all; the file shards them", "use zero_stage 3 or 0"
-    )
-
-
 def _precision(value: Any, question: CompleteQuestion) -> rules.Written:
     mixed = "training.mixed_precision_param"
     plain = {
@@ -268,7 +258,9 @@ _SHARED: rules.Rules = {
             "recipe.stack.deterministic": lambda value, _: value or None,
             "layout.data": _replicas,
             "layout.virtual_pipeline": _chunks,
-            "layout.zero_stage": _stage,
+            "layout.zero_stage": rules.fully_sharded(
+                "weights are sharded with the optimizer or not at all; the file shards them"
+            ),
             "layout.shard_group": _groups,
             "layout.reshard_after_forward": lambda value, q: (
                 ("always" if value else "never") if q.layout.zero_stage == 3 else None
