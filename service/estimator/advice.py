@@ -332,9 +332,11 @@ def _more_recompute(rule: Recompute) -> tuple[str, ...]:
 def _losses(question: Question, resolved: ResolvedQuestion) -> Ladder:
     """The cross entropy of the software that saves the fewest bytes."""
     workload, given = resolved.workload, question.recipe.stack
-    element = workload.precision.element_bytes
-    least = min(workload.implementation.cross_entropies, key=lambda name: CROSS_ENTROPIES[name].logit_bytes(element))
-    if CROSS_ENTROPIES[least].logit_bytes(element) < workload.cross_entropy.logit_bytes(element):
+    element, model = workload.precision.element_bytes, workload.model
+    least = min(
+        workload.implementation.cross_entropies, key=lambda name: CROSS_ENTROPIES[name].logit_bytes(element, model)
+    )
+    if CROSS_ENTROPIES[least].logit_bytes(element, model) < workload.cross_entropy.logit_bytes(element, model):
         software = given if isinstance(given, Software) else Software(name=workload.software.name)
         recipe = replace(question.recipe, stack=replace(software, cross_entropy=least))
         changed = replace(question, recipe=recipe)

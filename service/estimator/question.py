@@ -31,10 +31,10 @@ RecomputeModule = Literal[
 RecomputeMethod = Literal["uniform", "block"]
 AttentionName = Literal["eager", "flash", "flash-1", "flash-2", "flash-3", "flash-4", "cudnn"]
 StackName = Literal["megatron-core", "torchtitan", "fsdp1", "deepspeed", "nanotron", "transformers"]
-ImplementationName = Literal["transformer-engine", "local", "eager", "compiled", "litgpt"]
+ImplementationName = Literal["transformer-engine", "local", "eager", "compiled", "liger", "litgpt"]
 CrossEntropyName = Literal[
     "eager", "compiled", "chunked", "loss-parallel", "vocab-parallel", "vocab-parallel-fp32", "fused",
-    "transformer-engine", "eager-half", "flash-attention", "chunked-fp32",
+    "transformer-engine", "eager-half", "flash-attention", "chunked-fp32", "liger",
 ]  # fmt: skip
 DispatcherName = Literal["alltoall", "allgather", "flex"]
 ScheduleName = Literal["gpipe", "1f1b", "interleaved-1f1b", "zero-bubble", "dualpipe"]

@@ -289,7 +289,10 @@ def _put_software(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
             draft.unmodelled.append("compile: compiled operations keep less")
     if "expandable_segments" in row.text("notes"):
         draft.stack["expandable_segments"] = True
-    if re.search(r"liger|chunked.?(ce|cross)", f"{row.text('compile')} {row.text('notes')}".lower()):
+    words = f"{row.text('compile')} {row.text('notes')}".lower()
+    if "liger" in words and "liger" in IMPLEMENTATIONS[draft.stack["name"]]:
+        draft.stack["implementation"] = "liger"
+    elif re.search(r"liger|chunked.?(ce|cross)", words):
         draft.stack["cross_entropy"] = "chunked"
     if row.text("flash_attention").startswith("no") and "attention" not in draft.recipe:
         draft.recipe["attention"] = "eager"

@@ -527,9 +527,10 @@ def _logits(rank: Rank, _: str) -> Explained:
         "depths": workload.ledger.depths,
         "kept_bytes_a_logit": workload.cross_entropy.kept_bytes,
         "losses_in_flight": float(losses),
+        "parts": workload.cross_entropy.parts(workload.model),
         "cross_entropy": workload.software.cross_entropy,
     }
-    moments = ["logits * bytes_a_logit", "logits * element_bytes + stream_bytes + shared_stream_bytes"]
+    moments = ["logits * bytes_a_logit", "logits * element_bytes / parts + stream_bytes + shared_stream_bytes"]
     moments[1] += " + head_gradient_bytes"
     if piece := float(activations.piece_bytes(workload, degrees)):
         inputs["piece_bytes"], moments[0] = piece, f"{moments[0]} + piece_bytes"

@@ -222,7 +222,7 @@ def _loss(slowest: Slowest, _: str) -> PartExpression:
         **slowest.accumulation,
         "depths": workload.ledger.depths,
         "logits": float(rank_logits(workload, slowest.resolved.degrees)),
-        "live_bytes_a_logit": loss.chunks * loss.logit_bytes(workload.precision.element_bytes),
+        "live_bytes_a_logit": loss.whole_logit_bytes(workload.precision.element_bytes),
         "memory_bytes_per_s": kernels.rates_of(workload).bytes_per_s,
     }
     text = "accumulation * 2 * (1 + depths) * logits * live_bytes_a_logit / memory_bytes_per_s"

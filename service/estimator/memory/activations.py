@@ -440,7 +440,7 @@ def logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
 
     Formula:
         max(logits x bytes a logit + piece,
-        logits x (element + held) + s b h / c (1 + 1 / t) elements + V h / t elements + D,
+        logits x (element / parts + held) + s b h / c (1 + 1 / t) elements + V h / t elements + D,
         where results are held: max(logits x (element + held), logits x element + D) + results held)
         + what each multi-token-prediction depth has kept of its own logits
     Args:
@@ -459,7 +459,8 @@ def logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
     shared = where(both(degrees.sequence_parallel == 1, degrees.tensor > 1), stream / degrees.tensor, 0.0)
     each = logit_bytes(workload, degrees)
     held, whole = held_logit_bytes(workload), dequantized_head_bytes(workload, degrees)
-    backward = logits * (element + held) + stream + shared + head_product_bytes(workload, degrees) + whole
+    parts = workload.cross_entropy.parts(workload.model)
+    backward = logits * (element / parts + held) + stream + shared + head_product_bytes(workload, degrees) + whole
     loss = maximum(logits * each + piece_bytes(workload, degrees), backward)
     if workload.software.logits_until == "next":
         made = maximum(logits * (element + held), logits * element + whole)
@@ -565,9 +566,9 @@ def logit_bytes(workload: Workload, degrees: Degrees) -> Amount:
     6.0
     """
     element = workload.precision.element_bytes
-    each: Amount = workload.cross_entropy.logit_bytes(element)
+    each: Amount = workload.cross_entropy.logit_bytes(element, workload.model)
     if workload.stack.splits_loss and workload.software.cross_entropy in WHOLE_LOSSES:
-        each = where(degrees.tensor > 1, CROSS_ENTROPIES["loss-parallel"].logit_bytes(element), each)
+        each = where(degrees.tensor > 1, CROSS_ENTROPIES["loss-parallel"].logit_bytes(element, workload.model), each)
     return each
 
 

@@ -173,7 +173,8 @@ def _norm_input(model: Model, setting: SequenceSettings, numbers: int) -> tuple[
     """What a norm saves of so many numbers of its input."""
     if is_unfused(model, setting):
         return unfused_norm(setting, numbers, setting.tokens, Split.SEQUENCE, is_wide=setting.wide_stream)
-    each = WIDE_BYTES if setting.casts_each_input and not setting.fused_norm else setting.element_bytes
+    is_wide = setting.wide_stream if setting.fused_norm else setting.casts_each_input
+    each = WIDE_BYTES if is_wide else setting.element_bytes
     return (Saved(numbers * each, Split.SEQUENCE),)
 
 

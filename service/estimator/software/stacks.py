@@ -14,6 +14,7 @@ from service.estimator.question import (
     ImplementationName,
     LayerType,
     MasterDtype,
+    Model,
     MomentDtype,
     PrecisionName,
     RankOrder,
@@ -159,6 +160,8 @@ class CrossEntropy:
     """Bytes for each logit that stay until the backward pass."""
     chunks: int = 1
     """Parts of the sequence that are done one after another."""
+    chunks_by_width: bool = False
+    """As many parts as the vocabulary is wider than the stream, down to a power of two."""
     piece_tokens: int = 0
     """Tokens of each sequence that are differentiated at once."""
     piece_copies: int = 0
@@ -168,9 +171,19 @@ class CrossEntropy:
     source: str
     """Source of these facts."""
 
-    def logit_bytes(self, element_bytes: int) -> float:
+    def parts(self, model: Model) -> int:
+        """Parts of the sequence of a model that are done one after another [1]."""
+        if not self.chunks_by_width:
+            return self.chunks
+        return 1 << (-(-model.vocab_size // model.hidden_size)).bit_length() - 1
+
+    def logit_bytes(self, element_bytes: int, model: Model) -> float:
         """Live bytes for each logit at the peak [byte]."""
-        return (self.half_copies * element_bytes + 4 * self.full_copies) / self.chunks
+        return self.whole_logit_bytes(element_bytes) / self.parts(model)
+
+    def whole_logit_bytes(self, element_bytes: int) -> float:
+        """Bytes for each logit over all parts of the sequence [byte]."""
+        return self.half_copies * element_bytes + 4 * self.full_copies
 
 
 CROSS_ENTROPIES = Table(__package__, "stacks.json", "cross_entropies", dict[CrossEntropyName, CrossEntropy])

@@ -315,7 +315,7 @@ def loss_seconds(workload: Workload, degrees: Degrees) -> Amount:
     >>> round(loss_seconds(sample_workload(), sample_degrees()), 3)
     0.005
     """
-    live = workload.cross_entropy.chunks * workload.cross_entropy.logit_bytes(workload.precision.element_bytes)
+    live = workload.cross_entropy.whole_logit_bytes(workload.precision.element_bytes)
     losses = (1 + workload.ledger.depths) * rank_logits(workload, degrees)
     return 2 * losses * live / streaming_bytes_per_s(workload.gpu, workload.constants.memory_fraction)
 

@@ -25,7 +25,7 @@ def held(layout: Layout, gpus: int, model: Model = LLAMA_3_8B, **recipe: Any) ->
     """Bytes of every stage of Llama 3 8B, or of another model."""
     asked = Question(
         model=model,
-        recipe=Recipe(sequence_length=LENGTH, **recipe),
+        recipe=Recipe(**{"sequence_length": LENGTH, **recipe}),
         layout=layout,
         cluster=Cluster(gpu=H100.slug, gpus=gpus),
         gpu=H100,
@@ -226,3 +226,52 @@ def test_matrices_of_4_bits_keep_their_input_before_a_version_of_bitsandbytes() 
     recipe: dict[str, Any] = {"precision": PURE, "method": Method(name="qlora")}
     kept = {part: saved_of(old, part, **recipe) - saved_of(new, part, **recipe) for part in ("mlp.norm", "mlp.down")}
     assert kept == {"mlp.norm": 512 * 2 * 4096, "mlp.down": 512 * 2 * 14336}
+
+
+STREAM_BYTES, TABLE_BYTES = 2 * LENGTH * HIDDEN, 2 * TABLE
+
+
+def litgpt(**choices: Any) -> Software:
+    """litgpt's layers and loop."""
+    return Software(name="transformers", implementation="litgpt", **choices)
+
+
+@pytest.mark.parametrize(
+    ("stack", "logits_bytes"),
+    [
+        # 32 parts of the logits, the gradient of their input, and that of the matrix.
+        (Software(name="transformers", implementation="liger"), LOGITS * 2 / 32 + STREAM_BYTES + TABLE_BYTES),
+        # fp32 logits and their log-softmax, and two gradients for 128 tokens.
+        (litgpt(logits_until="loss"), LOGITS * 8 * (1 + 128 / LENGTH)),
+        (litgpt(logits_until="backward"), LOGITS * 8 * (1 + 128 / LENGTH)),
+        # Those of the micro-batch before, and the new ones in both formats.
+        (litgpt(), LOGITS * (4 + 2 + 4)),
+    ],
+)
+def test_a_loss_holds_what_its_kernel_and_its_loop_hold(stack: Software, logits_bytes: float) -> None:
+    (found,) = held(Layout(), 1, precision=PURE, stack=stack)
+    assert found.logits == logits_bytes
+
+
+def test_results_hold_inputs_of_matrices_of_4_bits_and_their_head_is_dequantised() -> None:
+    def logits_bytes(until: Any) -> float:
+        stack = litgpt(logits_until=until, versions=Versions(bitsandbytes="0.42"))
+        method = Method(name="qlora")
+        (found,) = held(Layout(), 1, sequence_length=512, precision=PURE, stack=stack, method=method)
+        return float(found.logits)
+
+    logits, stream = 512 * VOCABULARY, 2 * 512 * HIDDEN
+    # The normed inputs of attention and MLP, the heads' copied result and the MLP's; none before the first adapter,
+    # and the head's.
+    inputs = 512 * 2 * (32 * (3 * HIDDEN + 14336) - HIDDEN + HIDDEN)
+    assert logits_bytes("backward") == logits * (2 + 4) + stream + 2 * TABLE_BYTES
+    assert logits_bytes("next") == logits * (2 + 4) + 2 * TABLE_BYTES + inputs
+
+
+def test_gradients_of_flat_parameters_wait_whole_beside_frozen_ones() -> None:
+    adapters = 32 * 8 * (4 * HIDDEN - 3 * 1024)
+    early = {}
+    for batch in (2, 4):
+        (found,) = held(Layout(zero_stage=3), 2, global_batch=batch, precision=PURE, stack=litgpt(), method="lora")
+        early[batch] = float(found.early_gradients)
+    assert early == {2: 0.0, 4: 2 * (32 * LAYER + adapters) + adapters}

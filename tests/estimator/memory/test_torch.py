@@ -29,7 +29,8 @@ TITAN = "torchtitan-0.3.0"
 def workload_of(case: Case) -> Workload:
     """The case as a question on one device, resolved."""
     config = {"model_type": case.type, **case.config}
-    named = {"name": "transformers", "implementation": "litgpt"} if case.library == "litgpt" else {"name": case.library}
+    is_stack = case.library in ("transformers", "torchtitan")
+    named = {"name": case.library} if is_stack else {"name": "transformers", "implementation": case.library}
     stack = Software(**{"implementation": "eager", **named}, cross_entropy="eager")  # type: ignore[arg-type]
     recipe = Recipe(
         sequence_length=TOKENS, micro_batch=BATCH, stack=stack, method=Method(**case.method),

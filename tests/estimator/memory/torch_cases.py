@@ -119,6 +119,9 @@ CASES: dict[str, Case] = {
     ),
     "torchtitan: GQA, fused, bf16": Case(type="llama", library="torchtitan", config=GROUPED),
     "torchtitan: MoE, fused, bf16": Case(type="qwen3_moe", library="torchtitan", config=SPARSE),
+    "Liger: GQA, fused, bf16": Case(type="llama", library="liger", config=GROUPED),
+    "Liger: GQA, fused, autocast": Case(type="llama", library="liger", config=GROUPED, precision="bf16-mixed"),
+    "Liger: LoRA on all matrices, fused, bf16": Case(type="llama", library="liger", config=GROUPED, method=ALL),
     "joint projections, fused, bf16": Case(type="llama", library="litgpt", config=DENSE),
     "joint projections, GQA, LoRA on two matrices, fused, bf16": Case(
         type="llama", library="litgpt", config=GROUPED, method=TWO_DROPPED

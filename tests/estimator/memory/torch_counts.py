@@ -152,6 +152,36 @@ def of_transformers(case: Case) -> nn.Module:
     return model
 
 
+class Gated(torch.autograd.Function):
+    """A gated activation in one kernel, which saves gate and result of the other matrix."""
+
+    # Source: linkedin/Liger-Kernel@0.8.5 ops/swiglu.py LigerSiLUMulFunction
+
+    @staticmethod
+    def forward(context: Any, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        """What the last matrix reads."""
+        context.save_for_backward(gate, up)
+        return functional.silu(gate) * up
+
+    @staticmethod
+    def backward(context: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Gradients, right in size alone."""
+        gate, up = context.saved_tensors
+        return gradients[0] * up, gradients[0] * gate
+
+
+def of_liger(case: Case) -> nn.Module:
+    """A model of transformers whose norms and MLPs are one kernel each, as on CUDA with Liger."""
+    # Source: linkedin/Liger-Kernel@0.8.5 transformers/rms_norm.py, transformers/swiglu.py
+    model = of_transformers(case)
+    for module in model.modules():
+        if type(module).__name__.endswith("RMSNorm"):
+            module.forward = lambda rows, norm=module: FusedNorm.apply(rows, norm.weight, norm.variance_epsilon)
+        elif type(module).__name__.endswith("MLP"):
+            module.forward = lambda rows, mlp=module: mlp.down_proj(Gated.apply(mlp.gate_proj(rows), mlp.up_proj(rows)))
+    return model
+
+
 class Titan(nn.Module):
     """A model of torchtitan with its loss."""
 
@@ -314,7 +344,7 @@ def of_litgpt(case: Case) -> nn.Module:
     return Joint(case).bfloat16().train()
 
 
-MODELS = {"transformers": of_transformers, "torchtitan": of_torchtitan, "litgpt": of_litgpt}
+MODELS = {"transformers": of_transformers, "liger": of_liger, "torchtitan": of_torchtitan, "litgpt": of_litgpt}
 
 
 def attention_flop(queries: Any, keys: Any, values: Any, *_: Any, **__: Any) -> int:
@@ -382,7 +412,7 @@ def counted(case: Case, mark: Callable[[Any], None] = lambda _: None) -> dict[st
 
     optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad])
     is_mixed = case.precision == "bf16-mixed"
-    options = {"use_cache": False} if case.library == "transformers" else {}
+    options = {"use_cache": False} if case.library in ("transformers", "liger") else {}
     with flop_counter.FlopCounterMode(display=False, custom_mapping=FORMULAS) as flop:
         with (
             torch.autograd.graph.saved_tensors_hooks(pack, lambda one: one.tensor),
