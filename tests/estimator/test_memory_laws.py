@@ -40,7 +40,7 @@ def test_no_law_of_memory_is_broken(place: int) -> None:
 
 
 def test_questions_reach_every_stack_and_most_models_and_choices() -> None:
-    drawn = list(questions(300, SEED))
+    drawn = list(questions(600, SEED))
     assert {software_name(one) for one in drawn} == {*STACKS}
     assert len({plainly(one.model) for one in drawn}) > 100
     assert {one.layout.zero_stage for one in drawn} >= {None, 0, 1, 2, 3}

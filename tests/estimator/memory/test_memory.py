@@ -261,9 +261,8 @@ def test_results_hold_inputs_of_matrices_of_4_bits_and_their_head_is_dequantised
         return float(found.logits)
 
     logits, stream = 512 * VOCABULARY, 2 * 512 * HIDDEN
-    # The normed inputs of attention and MLP, the heads' copied result and the MLP's; none before the first adapter,
-    # and the head's.
-    inputs = 512 * 2 * (32 * (3 * HIDDEN + 14336) - HIDDEN + HIDDEN)
+    # The normed inputs of attention, MLP and head, the heads' copied result and the MLP's.
+    inputs = 512 * 2 * (32 * (3 * HIDDEN + 14336) + HIDDEN)
     assert logits_bytes("backward") == logits * (2 + 4) + stream + 2 * TABLE_BYTES
     assert logits_bytes("next") == logits * (2 + 4) + 2 * TABLE_BYTES + inputs
 
