@@ -28,8 +28,11 @@ def test_a_config_is_read_as_its_type_means_it(base: str, keys: dict[str, Any], 
 def test_a_config_is_refused_with_its_keys(base: str, keys: dict[str, Any], problems: list[list[str]]) -> None:
     with pytest.raises(Refused) as refused:
         import_config({**CONFIGS["bases"][base], **keys})
-    found = [[one.field.removeprefix("model.hf_config."), one.code] for one in refused.value.problems]
-    assert found == problems
+    found = refused.value.problems
+    assert [[one.field.removeprefix("model.hf_config."), one.code] for one in found] == problems
+    for problem, (key, _) in zip(found, problems, strict=True):
+        assert problem.message.startswith(key) or key.endswith(".0")
+        assert len(repr(problem)) < 600
 
 
 def _model(model_type: str, **keys: Any) -> Model:

@@ -84,36 +84,10 @@ def test_text_part_of_an_unsupported_type_is_refused_where_it_stands() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "code"),
-    [
-        ("hidden_size", "64", "not_a_whole_number"),
-        ("hidden_size", True, "not_a_whole_number"),
-        ("hidden_size", 64.5, "not_a_whole_number"),
-        ("hidden_size", float("nan"), "not_a_whole_number"),
-        ("hidden_size", float("inf"), "not_a_whole_number"),
-        ("hidden_size", [64], "not_a_whole_number"),
-        ("hidden_size", {}, "not_a_whole_number"),
-        ("hidden_size", None, "not_a_whole_number"),
-        ("hidden_size", -64, "out_of_range"),
-        ("hidden_size", 0, "out_of_range"),
-        ("hidden_size", 10**400, "out_of_range"),
-        ("hidden_size", 1e300, "out_of_range"),
-        ("num_hidden_layers", 10**9, "out_of_range"),
-        ("num_key_value_heads", 0, "out_of_range"),
-        ("vocab_size", 1 << 40, "out_of_range"),
-        ("tie_word_embeddings", 1, "not_true_or_false"),
-        ("tie_word_embeddings", "false", "not_true_or_false"),
-        ("attention_bias", "yes", "not_true_or_false"),
-        ("is_encoder_decoder", True, "unsupported_value"),
-    ],
-)
-def test_wrong_value_is_refused_with_its_key(key: str, value: Any, code: str) -> None:
-    problem = problem_of({**LLAMA, key: value})
-    assert problem.field == f"model.hf_config.{key}"
-    assert problem.code == ("required" if value is None else code)
-    assert problem.message.startswith(key)
-    assert len(repr(problem)) < 600
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_number_that_json_cannot_spell_is_refused_with_its_key(value: float) -> None:
+    problem = problem_of({**LLAMA, "hidden_size": value})
+    assert (problem.field, problem.code) == ("model.hf_config.hidden_size", "not_a_whole_number")
 
 
 @pytest.mark.parametrize(

@@ -160,25 +160,6 @@ def test_values_are_read_by_their_fields_type(name: str, text: str, value: objec
     assert type(read) is type(value)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "code"),
-    [
-        ("gpus", "8.5", "not_a_whole_number"), ("gpus", "1e-3", "not_a_whole_number"), ("gpus", "", "empty"),
-        ("gpus", "1e9999", "not_a_whole_number"), ("gpus", "8" * 41, "not_a_whole_number"),
-        ("gpus", "1_000", "not_a_whole_number"), ("gpus", " 8", "not_a_whole_number"),
-        ("gpus", "٨", "not_a_whole_number"),
-        ("gpus", "8\n", "not_a_whole_number"), ("gpus", "0x8", "not_a_whole_number"),
-        ("gpus", "NaN", "not_a_whole_number"),
-        ("training_tokens", "nan", "not_a_number"), ("training_tokens", "inf", "not_a_number"),
-        ("training_tokens", "1e999", "not_a_number"), ("usd_per_gpu_hour", "1,5", "decimal_comma"),
-        ("usd_per_gpu_hour", "1.234,5", "decimal_comma"), ("stage_layers", "8,8", "decimal_comma"),
-        ("stage_layers", "8;;8", "empty"), ("gated_mlp", "yes", "not_true_or_false"), ("model", "", "empty"),
-    ],
-)  # fmt: skip
-def test_what_spells_no_value_is_refused_by_name(name: str, text: str, code: str) -> None:
-    assert codes((name, text)) == [(name, code)]
-
-
 def test_a_decimal_comma_is_read_only_where_it_is_announced() -> None:
     assert body_of_flat([("usd_per_gpu_hour", "1,5")], decimal_mark=",")["price"] == {"usd_per_gpu_hour": 1.5}
     assert codes(("usd_per_gpu_hour", "1.5"), decimal_mark=",") == [("usd_per_gpu_hour", "decimal_point")]
