@@ -607,6 +607,8 @@ class Software(Strict):
     whole until then, as for Llama 3 405B, whose software is not published; else after each micro-batch."""
     attention_mask: bool = False
     """The data loader makes a mask of all pairs of tokens, as Megatron-LM's scripts do by default."""
+    step_in_backward: bool = False
+    """Each parameter is updated as soon as its gradient is there, so that gradients of all are never there at once."""
     logits_until: HeldUntil | None = None
     """How long the training loop holds the logits of a micro-batch, and all that hangs on them: through its loss, its
     backward pass, or until the next one has its own; as usual for the implementation where absent."""

@@ -159,7 +159,7 @@ def put_recipe(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     if "fp16" in row.text("grad_dtype") and draft.recipe["precision"] == "fp16-mixed":
         draft.recipe["gradient_dtype"] = "fp16"
     if re.search(r"optimizer.in.(bwd|backward)", f"{row.text('optimizer')} {row.text('notes')}"):
-        raise NotExpressible("optimizer: its step is part of the backward pass")
+        draft.stack["step_in_backward"] = True
     _put_method(row, framework, draft)
     _put_software(row, framework, draft)
     draft.layout["offload"] = offload_of(row)

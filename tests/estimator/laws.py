@@ -209,6 +209,7 @@ def _software(chance: Random, stack: StackName) -> Software:
         "grouped_reductions": (True,),
         "expandable_segments": (True, False),
         "logits_until": get_args(HeldUntil),
+        "step_in_backward": (True,),
     }
     return replace(
         plain, **{name: chance.choice(options) for name, options in choices.items() if chance.random() < 0.25}

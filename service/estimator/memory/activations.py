@@ -266,7 +266,8 @@ def lasting_gradient_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """
     if workload.stack.keeps_gradients:
         return 0.0
-    return where(both(degrees.zero_stage == 0, degrees.accumulation == 1), workload.state.gradient_bytes, 0.0)
+    lasting = 0.0 if workload.software.step_in_backward else workload.state.gradient_bytes
+    return where(both(degrees.zero_stage == 0, degrees.accumulation == 1), lasting, 0.0)
 
 
 def trained_numbers(ops: Ops, split: tuple[Amount, ...]) -> Amount:
@@ -308,7 +309,8 @@ def head_gradient_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> A
     """
     if workload.stack.keeps_gradients:
         return 0.0
-    outlives = either(workload.model.tie_word_embeddings, degrees.accumulation == 1)
+    waits = both(degrees.accumulation == 1, not workload.software.step_in_backward)
+    outlives = either(workload.model.tie_word_embeddings, waits)
     made = trained_numbers(workload.ledger.head, divisors(degrees, workload.model, workload.vocabulary_multiple))
     return where(
         both(both(stage.is_last, degrees.zero_stage == 0), outlives), made * workload.state.gradient_bytes, 0.0

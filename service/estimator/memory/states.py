@@ -95,6 +95,9 @@ def sharded_lines(workload: Workload, load: RankLoad) -> dict[str, Sharded]:
     states = (updated.dense_states, updated.expert_states)
     moments = (updated.dense_states * (1 - narrow), updated.expert_states) if follows_weights(workload) else states
     trained, whole = ((numbers[0] * (1 - narrow), numbers[1]) for numbers in (trained, whole))
+    made, stepped = trained, renewed
+    if workload.software.step_in_backward:
+        made = stepped = (minimum(trained[0] + trained[1], one_group_parameters(load)), 0.0)
     if workload.precision.outside_bytes:
         whole = (whole[0] + wide_numbers(workload, parameters), whole[1])
     return {
@@ -102,17 +105,33 @@ def sharded_lines(workload: Workload, load: RankLoad) -> dict[str, Sharded]:
         "frozen_weights": Sharded(*(_less(frozen, products) if quantized else frozen), state.frozen_bytes, WEIGHTS),
         "quantized_weights": Sharded(*products, quantized_bytes(workload.method), WEIGHTS),
         "weight_copies": Sharded(*products, state.copy_bytes, WEIGHTS),
-        "gradients": Sharded(*trained, state.gradient_bytes, GRADIENTS),
-        "half_gradients": Sharded(*trained, state.half_gradient_bytes, GRADIENTS),
+        "gradients": Sharded(*made, state.gradient_bytes, GRADIENTS),
+        "half_gradients": Sharded(*made, state.half_gradient_bytes, GRADIENTS),
         "master_weights": Sharded(*renewed, state.master_bytes, OPTIMIZER_STATES),
         "optimizer_states": Sharded(*moments, moment, OPTIMIZER_STATES),
         "optimizer_scales": Sharded(*states, workload.optimizer.scale_bytes, OPTIMIZER_STATES),
         "moving_average": Sharded(*renewed, AVERAGE_BYTES if workload.recipe.ema else 0.0, OPTIMIZER_STATES),
-        "step_gradients": Sharded(*renewed, state.step_bytes, OPTIMIZER_STATES),
+        "step_gradients": Sharded(*stepped, state.step_bytes, OPTIMIZER_STATES),
         "update_buffers": Sharded(
-            renewed[0] * buffered_fraction(workload, parameters), renewed[1], update_bytes(workload), OPTIMIZER_STATES
+            stepped[0] * buffered_fraction(workload, parameters), stepped[1], update_bytes(workload), OPTIMIZER_STATES
         ),
     }
+
+
+def one_group_parameters(load: RankLoad) -> Amount:
+    """Most trained parameters of a layer or of a table, whose gradients are there at once where each updates its own.
+
+    Formula: max(trained parameters of the largest layer, those of the largest table)
+    Returns: parameters of one rank [1]
+    Source:
+        pytorch/torchtune@v0.6.1 training/memory.py register_optim_in_bwd_hooks (a hook of each parameter steps and
+        frees it); a layer's are an upper bound
+
+    >>> from service.estimator.samples import sample_rank_load
+    >>> one_group_parameters(sample_rank_load()) == 128_256 * 4096
+    True
+    """
+    return maximum(load.largest_trained_layer, load.largest_table)
 
 
 def follows_weights(workload: Workload) -> bool:

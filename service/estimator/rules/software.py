@@ -235,6 +235,9 @@ RULES: dict[str, LayoutRule] = {
     "grouped_reductions_need_virtual_stages": Rule(
         lambda w, d: implies(w.software.grouped_reductions, both(d.zero_stage == GRADIENTS, d.virtual_pipeline > 1))
     ),
+    "step_in_backward_takes_one_micro_batch": Rule(
+        lambda w, d: implies(w.software.step_in_backward, both(d.accumulation == 1, not w.stack.keeps_gradients))
+    ),
     "expert_overlap_needs_expert_ranks": Rule(
         lambda w, d: implies(bool(w.model.num_experts) and w.software.expert_overlap, d.expert > 1)
     ),

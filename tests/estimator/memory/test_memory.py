@@ -274,3 +274,15 @@ def test_gradients_of_flat_parameters_wait_whole_beside_frozen_ones() -> None:
         (found,) = held(Layout(zero_stage=3), 2, global_batch=batch, precision=PURE, stack=litgpt(), method="lora")
         early[batch] = float(found.early_gradients)
     assert early == {2: 0.0, 4: 2 * (32 * LAYER + adapters) + adapters}
+
+
+def test_an_update_in_the_backward_pass_never_has_all_gradients() -> None:
+    def most(**choices: Any) -> StageBytes:
+        stack = Software(name="torchtitan", fused_update=False, **choices)
+        (found,) = held(Layout(zero_stage=0), 1, precision=PURE, stack=stack)
+        return found
+
+    usual, stepped = most(), most(step_in_backward=True)
+    assert (usual.gradients, stepped.gradients) == (2 * PARAMETERS, 2 * TABLE)
+    assert (usual.update_buffers, stepped.update_buffers) == (2 * PARAMETERS, 2 * TABLE)
+    assert usual.layer_buffers > stepped.layer_buffers
