@@ -10,11 +10,11 @@ from service.catalogue.huggingface import import_config
 from service.catalogue.huggingface.importing import Imported
 from service.errors import Refused
 from service.estimator import Model
-from tests.catalogue.shapes import attention_of, mlp_of
+from tests.catalogue.shapes import attention_of, mlp_of, problem_of
 
 CONFIGS: dict[str, Any] = json.loads(Path(__file__).with_name("configs.json").read_text(encoding="utf-8"))
 """Configs, each a base with changes: what is read of them, or the key and the code of each refusal."""
-TINY: dict[str, Any] = CONFIGS["bases"]["four layers, all heads"]
+TINY, FIVE_LAYERS, NEO = (CONFIGS["bases"][name] for name in ("four layers, all heads", "five layers", "gpt_neo"))
 
 
 @pytest.mark.parametrize(("base", "keys", "expected"), CONFIGS["read"])
@@ -192,3 +192,58 @@ def test_blocks_of_recurrent_gemma_are_read_under_both_names(key: str) -> None:
 def test_key_that_changes_nothing_is_not_reported(model_type: str, keys: dict[str, Any]) -> None:
     said, unsaid = import_config({"model_type": model_type, **keys}), import_config({"model_type": model_type})
     assert (said.model, said.warnings) == (unsaid.model, unsaid.warnings)
+
+
+def _five_layers(model_type: str, **keys: Any) -> Imported:
+    return import_config({"model_type": model_type, **FIVE_LAYERS, **keys})
+
+
+def test_hunyuan_may_list_the_same_number_for_every_layer() -> None:
+    lists = {"moe_topk": [2] * 5, "moe_intermediate_size": [96] * 5, "num_shared_expert": [1] * 5}
+    listed = _five_layers("hunyuan_v1_moe", num_experts=4, use_mixed_mlp_moe=True, use_cla=False, **lists)
+    assert listed.model == _five_layers("hunyuan_v1_moe", num_experts=4, moe_topk=2).model
+    assert listed.model == _five_layers("hunyuan_v1_moe", num_experts=4, num_experts_per_tok=2).model
+    assert (listed.model.num_experts_per_tok, listed.model.expert_width) == (2, 96)
+    (warning,) = listed.warnings
+    assert warning.endswith("change nothing: sliding_window")
+
+
+def test_gpt_neo_says_its_pattern_when_it_is_assumed() -> None:
+    imported = import_config({"model_type": "gpt_neo"})
+    assert attention_of(imported.model) == "fs" * 12
+    assert 'attention_types [[["global", "local"], 12]]' in imported.assumptions[0]
+
+
+def test_gpt_neo_may_list_its_layers_too() -> None:
+    layers = ["global", "local"] * 2
+    both = import_config({**NEO, "attention_types": [[["global", "local"], 2]], "attention_layers": layers})
+    assert both.warnings == ()
+    problem = problem_of({**NEO, "attention_types": [[["global", "local"], 2]], "attention_layers": layers[::-1]})
+    assert (problem.field, problem.code) == ("model.hf_config.attention_layers", "contradiction")
+
+
+def test_helium_needs_heads_that_fill_the_residual_stream() -> None:
+    assert _five_layers("helium", head_dim=8).model.head_width == 8
+    assert _five_layers("helium", head_dim=None).model.head_width == 8
+    problem = problem_of({"model_type": "helium", **FIVE_LAYERS, "head_dim": 16})
+    assert (problem.field, problem.code) == ("model.hf_config.head_dim", "contradiction")
+
+
+@pytest.mark.parametrize("model_type", ["glm4_moe", "granitemoe", "llama4_text", "phimoe", "solar_open"])
+def test_key_that_the_type_does_not_know_is_no_number_of_experts(model_type: str) -> None:
+    asked, plain = _five_layers(model_type, num_experts=3), _five_layers(model_type)
+    assert asked.model == plain.model
+    assert "num_experts" in asked.warnings[-1]
+
+
+def test_window_that_is_switched_off_may_be_saved_as_nought() -> None:
+    off = _five_layers("qwen2_moe", sliding_window=0)
+    assert (attention_of(off.model), off.model.sliding_window, off.warnings) == ("fffff", None, ())
+    problem = problem_of({"model_type": "qwen2_moe", **FIVE_LAYERS, "sliding_window": 0, "use_sliding_window": True})
+    assert (problem.field, problem.code) == ("model.hf_config.sliding_window", "out_of_range")
+
+
+def test_harmless_keys_are_harmless_in_the_objects_of_a_config_too() -> None:
+    config = {"model_type": "dbrx", "attn_config": {"kv_n_heads": 2, "id2label": {}, "hidden_size": 3}}
+    (_, warning) = import_config(config).warnings
+    assert warning.endswith("change nothing: attn_config.hidden_size")
