@@ -252,6 +252,7 @@ MOST_DOUBLINGS = 5
 
 OFFLOADS: dict[OffloadName, tuple[OffloadName, ...]] = {
     "none": ("optimizer", "activations", "optimizer-and-activations", "model"),
+    "moments": ("optimizer", "optimizer-and-activations", "model"),
     "optimizer": ("optimizer-and-activations", "model"),
     "activations": ("optimizer-and-activations", "model"),
     "optimizer-and-activations": ("model",),

@@ -150,6 +150,7 @@ def workload_of(question: CompleteQuestion) -> Workload:
         copies_result=run.sequence_first and kernel in ("flash-1", "flash-2", "flash-3", "flash-4"),
         drops_out=recipe.dropout_fraction > 0,
         fused_norm=run.fused_norm,
+        joins_norms=run.uses_transformer_engine and not precision.is_unpublished,
         fused_activation=run.fused_activation,
         repeats_key_values=run.always_repeats or _repeats_key_values(run, kernel, software.versions or Versions()),
         masks_windows=run.runs_transformers and recipe.attention == "flash" and kernel != "eager",

@@ -435,12 +435,6 @@ OTHER_RUNS = {
 }
 """Runs that their name, not their options, marks as something else, and why they are refused."""
 
-LARGE_WORKSPACES = (
-    "hybrid_mr_mcore_te_", "gpt3_mcore_cp2_pp2_ep2_te_4experts2parallel_nondeterministic", "_fine_grained_offloading",
-)  # fmt: skip
-"""Runs that set CUBLAS_WORKSPACE_CONFIG=:4096:8 without an option for determinism.
-Source: NVIDIA/Megatron-LM@d98e8a64 tests/functional_tests/test_cases, ENV_VARS of each model_config.yaml."""
-
 
 def flags_of(row: MeasuredRow) -> Flags:
     """The options of a run that are switched on."""
@@ -461,12 +455,6 @@ def refuse_other_runs(name: str) -> None:
             raise NotExpressible(f"flag {mark}: {why}")
 
 
-def put_environment(name: str, draft: Draft) -> None:
-    """Set what a run's environment implies and its options do not."""
-    if any(mark in name for mark in LARGE_WORKSPACES):
-        draft.stack["deterministic"] = True
-
-
 def put_flags(flags: Flags, draft: Draft) -> None:
     """Apply the options of a run to a draft that already has model and layout."""
     _refuse(flags)
@@ -480,7 +468,7 @@ def put_flags(flags: Flags, draft: Draft) -> None:
     if not draft.model.get("num_experts"):
         draft.stack.pop("dispatcher", None)
     _put_attention_flags(flags, draft)
-    _put_layers(flags, draft)
+    put_layers(flags, draft)
     _put_software(flags, draft)
     _put_stages(flags, draft)
 
@@ -542,7 +530,8 @@ def _put_attention_flags(flags: Flags, draft: Draft) -> None:
         draft.model.update(sliding_window=keys, layer_types=kinds)
 
 
-def _put_layers(flags: Flags, draft: Draft) -> None:
+def put_layers(flags: Flags, draft: Draft) -> None:
+    """Set the layers of a model by the options that state them."""
     for name in PATTERNS:
         if name in flags:
             fields, stages = hybrid_fields(str(flags[name]), draft.model["hidden_size"], flags)

@@ -25,7 +25,6 @@ from service.evaluation.frameworks import (
     layers_spread,
     put_architecture,
     put_configs,
-    put_environment,
     put_features,
     put_flags,
     put_sharding,
@@ -33,6 +32,7 @@ from service.evaluation.frameworks import (
     table_of,
     virtual_group,
 )
+from service.evaluation.recipes import UNSTATED, completed, options_of_recipe, put_run_recipe
 from service.validation.questions import read_question
 
 GIB = 1 << 30
@@ -111,9 +111,6 @@ def network_bytes_per_s(row: MeasuredRow) -> float | None:
             return gbit_per_s(cell, node) * BYTES_PER_S_OF_GBIT
     return None
 
-
-UNSTATED = ("", "not told", "unknown", "see recipe")
-"""Recompute cells that state nothing."""
 
 UNSTATED_PART = "not stated: "
 """Start of an unmodelled detail that leaves a configuration incomplete."""
@@ -320,19 +317,20 @@ def reason_of(refused: Refused) -> str:
 
 def draft_of(row: MeasuredRow, catalogue: Catalogue) -> Draft:
     """The request body of a row."""
+    row = completed(row)
     framework = framework_of(row)
     flags = flags_of(row)
     draft = Draft(stack=dict(framework.stack))
     _put_layout(row, framework, draft)
     put_recipe(row, framework, draft)
-    put_architecture(_completed(row, flags), framework, draft)
+    put_architecture(_with_layers(row, {**options_of_recipe(row), **flags}), framework, draft)
     if row.text("framework") == COMMAND_LINE:
         refuse_other_runs(row.text("model"))
-        put_environment(row.text("model"), draft)
         try:
             put_flags(flags, draft)
         except (KeyError, ValueError, TypeError, ArithmeticError):
             raise NotExpressible("extra_config_json: a value is not understood") from None
+    put_run_recipe(row, draft)
     _put_pipeline(row, framework, draft)
     put_features(row, draft)
     if re.search(r"power limited|lower TDP", row.text("gpu")):
@@ -350,13 +348,13 @@ def draft_of(row: MeasuredRow, catalogue: Catalogue) -> Draft:
     return draft
 
 
-def _completed(row: MeasuredRow, flags: Flags) -> MeasuredRow:
-    derived: dict[str, str] = {}
-    for name in PATTERNS:
-        if name in flags and not row.text("layers"):
-            fields, _ = hybrid_fields(str(flags[name]), row.count("hidden"), flags)
-            derived["layers"] = str(fields["num_hidden_layers"])
-    return replace(row, cells={**row.cells, **derived}) if derived else row
+def _with_layers(row: MeasuredRow, flags: Flags) -> MeasuredRow:
+    """A row with the number of layers of its hybrid pattern, where it states none."""
+    patterns = [str(flags[name]) for name in PATTERNS if name in flags and not row.text("layers")]
+    if not patterns:
+        return row
+    fields, _ = hybrid_fields(patterns[-1], row.count("hidden"), flags)
+    return replace(row, cells={**row.cells, "layers": str(fields["num_hidden_layers"])})
 
 
 def _put_layout(row: MeasuredRow, framework: Framework, draft: Draft) -> None:

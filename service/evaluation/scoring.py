@@ -20,6 +20,7 @@ from service.estimator.software.stacks import software_of
 from service.estimator.time.step import Operations, step_class_of, waiting_fraction
 from service.evaluation.frameworks import CELLS, table_of
 from service.evaluation.questions import UNSTATED_PART, question_of, reason_of
+from service.evaluation.recipes import completed
 from service.units import BYTES, in_units
 
 MemoryClass = Literal["allocated", "reserved", "device"]
@@ -449,6 +450,7 @@ def _wrong(row: MeasuredRow, predicted: Predicted) -> WrongVerdict:
 
 def evaluate_row(row: MeasuredRow, catalogue: Catalogue) -> tuple[Evaluation, ...]:
     """Evaluations of a row: one for its step, or one for its peak and one for its persistent bytes if reported."""
+    row = completed(row)
     if row.form == "throughput":
         return (evaluate_step(row, catalogue),)
     figures: dict[Quantity, tuple[float | None, str]] = {"peak": _readable(measured_peak_bytes, row)}

@@ -145,6 +145,7 @@ def layouts(draw: st.DrawFn, model: Model, run: Software) -> Layout:
     zero_stage = draw(st.sampled_from(sorted(zero_stages)))
     plain = [s for s in stack.schedules if s != "interleaved-1f1b" and (s != "dualpipe" or pipeline > 1)]
     kept_back = () if sends_activations else ("activations", "optimizer-and-activations")
+    kept_back = kept_back if run.name == "megatron-core" else (*kept_back, "moments")
     offloads = [o for o in get_args(OffloadName) if o not in kept_back and (o != "model" or zero_stage == 3)]
     frees = (None, True, False) if zero_stage == 3 else (None, False)
     needs_split_norms = degrees["expert"] > 1 and degrees["tensor"] > 1
@@ -229,7 +230,12 @@ def formats(draw: st.DrawFn, layout: Layout, run: Software, method: Method) -> d
     moments = stack.moment_dtypes if OPTIMIZERS[optimizer].moment_bytes is None else ()
     keeps_master = ROWS[precision].is_mixed and stack.mixed_weights == "compute"
     gathers = implementation_in(run).uses_transformer_engine and bool(layout.zero_stage)
-    replaces = gathers and "optimizer" not in layout.offload and precision in FP8 and method == Method(name="full")
+    replaces = (
+        gathers
+        and layout.offload in ("none", "activations", "model")
+        and precision in FP8
+        and method == Method(name="full")
+    )
     return {
         "precision": precision,
         "gradient_dtype": draw(st.sampled_from((None, "fp32"))),

@@ -8,7 +8,7 @@ import pytest
 from service.calibration.tables import NotExpressible
 from service.catalogue import shipped_catalogue
 from service.estimator.question import Layout, Model, Recipe, Software
-from service.evaluation.frameworks import LARGE_WORKSPACES, known_flags
+from service.evaluation.frameworks import known_flags
 from service.evaluation.questions import draft_of, question_of
 from tests.evaluation.rows import ROWS, row_of, with_flags
 
@@ -52,12 +52,6 @@ def test_an_option_that_is_switched_off_changes_nothing() -> None:
 
 def test_an_option_that_changes_too_much_is_refused_by_name() -> None:
     assert reason(cuda_graph_impl="local") == "flag cuda-graph-impl: graphs keep their buffers for good"
-
-
-@pytest.mark.parametrize("mark", LARGE_WORKSPACES)
-def test_a_run_whose_environment_asks_for_determinism_does(mark: str) -> None:
-    stacks = [draft_of(row_of(FREE, model=name), CATALOGUE).body()["recipe"]["stack"] for name in ("plain", mark)]
-    assert [stack.get("deterministic") for stack in stacks] == [None, True]
 
 
 def test_a_dispatcher_is_asked_for_only_where_there_are_experts() -> None:

@@ -20,6 +20,7 @@ from service.estimator.memory import activations, device, states
 from service.estimator.memory.memory import (
     ANSWER_KINDS,
     BETWEEN_STEPS,
+    HOST_COPIES,
     HOST_GRADIENT_BYTES,
     LAYERS_ON_DEVICE,
     LIVE,
@@ -635,7 +636,7 @@ def _host(rank: Rank) -> Expression:
     """What is in host memory of the rank that has most there: offloaded kinds, gradients beside them, activations."""
     workload, degrees, load = rank.resolved.workload, rank.resolved.degrees, rank.one.load
     offload = rank.resolved.question.layout.offload
-    away, spread = OFF_DEVICE[offload], spread_bytes(workload, degrees, load)
+    away, spread = (*OFF_DEVICE[offload], *HOST_COPIES.get(offload, ())), spread_bytes(workload, degrees, load)
     amounts: Inputs = {name: float(spread[name]) for name in away if float(spread[name])}
     if away:
         trained = load.updated.dense_trained, load.updated.expert_trained

@@ -42,8 +42,8 @@ def persistent_buffer_bytes(workload: Workload, degrees: Degrees, *, has_head: C
     """Bytes of workspaces and kept buffers of one rank of a stage.
 
     Formula:
-        workspaces of torch's matrix products, where any runs, and of Transformer Engine's; four more of those with
-        grouped experts
+        workspaces of torch's matrix products, where any runs, and of Transformer Engine's, where any or a router runs;
+        four more of those with grouped experts
         + the gathered input of the head, b s h / c elements, where sequence parallelism is on
         + tokens of all ranks that share experts, where they are gathered
         + the scores of one layer, b s^2 a / t elements, where eager attention keeps a buffer of them
@@ -69,16 +69,19 @@ def workspace_parts(workload: Workload, degrees: Degrees, *, has_head: Condition
     gathered = where(both(has_head, splits), stream_bytes(workload, degrees), 0.0)
     if workload.stack.keeps_gather_buffers:
         gathered = where(degrees.tensor > 1, workload.stack.keeps_gather_buffers * stream_bytes(workload, degrees), 0.0)
+    engine = transformer_engine_workspace_bytes(workload.gpu)
     if not workload.implementation.uses_transformer_engine:
+        routes = workload.stack.routes_by_transformer_engine and workload.model.num_experts
         return {
             "dispatched_bytes": _dispatch_bytes(workload, degrees),
+            "transformer_engine_bytes": engine if routes else 0.0,
             "torch_bytes": torch_bytes,
             "gathered_input_bytes": gathered,
             "score_bytes": _score_buffer_bytes(workload, degrees),
         }
     grouped = software.grouped_experts and workload.model.num_experts
     runs_torch = either(has_head, workload.model.num_experts > 0)
-    engine = transformer_engine_workspace_bytes(workload.gpu) * (1 + GROUPED_STREAMS if grouped else 1)
+    engine *= 1 + GROUPED_STREAMS if grouped else 1
     return {
         "dispatched_bytes": _dispatch_bytes(workload, degrees),
         "transformer_engine_bytes": engine,
@@ -293,18 +296,24 @@ ANSWER_KINDS = {
 }
 """Kinds that answers report as part of another kind."""
 
-_UPDATED = ("master_weights", "optimizer_states", "optimizer_scales", "moving_average")
+_MOMENTS = ("optimizer_states", "optimizer_scales")
+_UPDATED = ("master_weights", *_MOMENTS, "moving_average")
 _IN_STEP = ("step_gradients", "persistent_gradients", "update_buffers")
 _MODEL = ("weights", "frozen_weights", "quantized_weights", "gradients")
 
 OFF_DEVICE: dict[OffloadName, tuple[str, ...]] = {
     "none": (),
+    "moments": _MOMENTS,
     "optimizer": _UPDATED,
     "activations": (),
     "optimizer-and-activations": _UPDATED,
     "model": (*_MODEL, *_UPDATED),
 }
 """Kinds that live in host memory, by what is offloaded."""
+
+HOST_COPIES: dict[OffloadName, tuple[str, ...]] = {"moments": ("master_weights",)}
+"""Kinds that host memory has copies of, by what is offloaded.
+Source: NVIDIA/Megatron-LM@d98e8a64 core/optimizer/cpu_offloading/hybrid_optimizer.py (gpu_params_map_cpu_copy)."""
 
 OFFLOADED_ACTIVATIONS: tuple[OffloadName, ...] = ("activations", "optimizer-and-activations")
 
@@ -334,9 +343,10 @@ def stage_bytes(
     micro_batches, activations = _live_activations(schedule, degrees, stage, load)
     losses = micro_batches if schedule == "gpipe" else 1
     spread, offloaded = spread_bytes(workload, degrees, load), OFF_DEVICE[layout.offload]
-    host = summed(spread[name] for name in offloaded)
+    host = summed(spread[name] for name in (*offloaded, *HOST_COPIES.get(layout.offload, ())))
     if offloaded:
-        spread |= dict.fromkeys((*offloaded, *_IN_STEP), 0.0)
+        in_step = _IN_STEP if "master_weights" in offloaded else ("update_buffers",)
+        spread |= dict.fromkeys((*offloaded, *in_step), 0.0)
         trained = load.updated.dense_trained, load.updated.expert_trained
         host = host + sharded_bytes(*trained, degrees, HOST_GRADIENT_BYTES, OPTIMIZER_STATES)
     recomputed = load.recomputed_bytes

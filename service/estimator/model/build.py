@@ -172,9 +172,13 @@ def layer_ops(model: Model, shape: LayerShape, setting: SequenceSettings) -> Ops
     dense = feed_forward_ops(model, setting, width=model.intermediate_size or 0) if "dense" in shape.mlp else ()
     channels = (*dense, *(expert_ops(model, setting) if shape.is_sparse else ()))
     is_joint = setting.runs_transformers and model.is_gpt2
-    attention_norm = norm_op("attention.norm", model, setting, readers=1 if is_joint else _readers(mixed))
+    # Norms apart: before latent attention and experts. Source: NVIDIA/Megatron-LM@d98e8a64 core/models/gpt/
+    # gpt_layer_specs.py, hybrid/hybrid_layer_specs.py (TENorm; else TELayerNormColumnParallelLinear)
+    readers, is_latent = 1 if is_joint else _readers(mixed), model.kv_lora_rank is not None
+    attention_norm = norm_op("attention.norm", model, setting, readers=readers, is_apart=is_latent)
     reads = (GROUP,) if model.parallel_attention else ()
-    mlp_norm = norm_op("mlp.norm", model, setting, readers=_readers(channels), reads=reads)
+    readers = _readers(channels)
+    mlp_norm = norm_op("mlp.norm", model, setting, readers=readers, reads=reads, is_apart=shape.is_sparse)
     if model.parallel_attention and mixed and not is_unfused(model, setting):
         mlp_norm = replace(mlp_norm, saved=mlp_norm.saved[1:])  # the first norm saves their input
     has_own_norm = model.norms_per_layer > 1 or not mixed

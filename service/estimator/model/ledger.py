@@ -393,6 +393,9 @@ class SequenceSettings:
     """Dropout is on, and its masks are kept."""
     fused_norm: bool = True
     """Norms keep only their input and output."""
+    joins_norms: bool = False
+    """The norm before a dense product is part of that product's module, which selective recompute leaves alone;
+    software of its own recomputes every norm. Source: DeepSeek-V3, arXiv:2412.19437, section 3.2.3."""
     fused_activation: bool = True
     """The activation keeps only its inputs and output."""
     repeats_key_values: bool = False

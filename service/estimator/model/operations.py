@@ -140,8 +140,19 @@ def norm_weights(normalization: Normalization, width: int) -> tuple[Weight, ...]
     return tuple(Weight(1, width, role="norm") for _ in range(_VECTORS[normalization]))
 
 
-def norm_op(name: str, model: Model, setting: SequenceSettings, *, readers: int = 1, reads: tuple[str, ...] = ()) -> Op:
-    """One norm over the residual stream; saves its input, and the input of a product, which `layernorm` recomputes."""
+def norm_op(
+    name: str,
+    model: Model,
+    setting: SequenceSettings,
+    *,
+    readers: int = 1,
+    reads: tuple[str, ...] = (),
+    is_apart: bool = True,
+) -> Op:
+    """One norm over the residual stream; saves its input, and the input of a product, which `layernorm` recomputes.
+
+    `is_apart` tells a module of its own from a part of the next product's, which no recompute drops.
+    """
     # Unfused, six fp32 passes run, and a root mean square saves an fp32 copy more: cast, square, mean, scale, cast
     # back, weigh. A layer norm is one kernel of torch's everywhere; autocast hands it an fp32 stream.
     # Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (4 s b h for two norms' inputs);
@@ -151,7 +162,8 @@ def norm_op(name: str, model: Model, setting: SequenceSettings, *, readers: int 
     passes = 0 if setting.fused_norm else 6
     copies = readers if setting.casts_each_input else 1
     input_bytes = setting.product_input_bytes(numbers, readers)
-    output = (Saved(input_bytes, Split.SEQUENCE, ("layernorm",), "next_weights", copies),) if readers else ()
+    modules: tuple[RecomputeModule, ...] = ("layernorm",) if is_apart or not setting.joins_norms else ()
+    output = (Saved(input_bytes, Split.SEQUENCE, modules, "next_weights", copies),) if readers else ()
     return Op(
         name=name,
         kind="elementwise",
@@ -159,7 +171,7 @@ def norm_op(name: str, model: Model, setting: SequenceSettings, *, readers: int 
         weights=norm_weights(model.normalization, model.hidden_size),
         saved=(*_norm_input(model, setting, numbers), *output),
         moved_bytes=2 * tensor_bytes + passes * 4 * numbers,
-        modules=("layernorm",),
+        modules=modules,
         reads=reads,
     )
 

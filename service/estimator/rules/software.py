@@ -154,6 +154,7 @@ SOFTWARE_RULES: dict[str, WorkloadRule] = {
         lambda w, layout: w.stack.offloads_activations or not _offloads_activations(layout),
         lambda *_: {"stacks": ", ".join(name for name, row in STACKS.items() if row.offloads_activations)},
     ),
+    "moments_alone_are_megatrons": Rule(lambda w, layout: layout.offload != "moments" or _is_megatron(w)),
     "sharded_weights_have_an_update": Rule(
         lambda w, layout: not (_is_megatron(w) and layout.zero_stage >= 2) or w.recipe.optimizer in _FSDP_OPTIMIZERS,
         lambda *_: {"optimizers": " or ".join(_FSDP_OPTIMIZERS)},
@@ -169,7 +170,7 @@ SOFTWARE_RULES: dict[str, WorkloadRule] = {
     "fp8_weights_are_updated_on_the_gpu": Rule(
         lambda w, layout: (
             not (_is_megatron(w) and w.recipe.fp8_weights)
-            or layout.offload not in ("optimizer", "optimizer-and-activations")
+            or layout.offload not in ("moments", "optimizer", "optimizer-and-activations")
         )
     ),
     "deterministic_loss_is_not_fused": Rule(
@@ -260,7 +261,7 @@ def _ends_in_split(layout: CompleteLayout) -> int:
 
 
 def _unusable_modules(workload: Workload) -> list[str]:
-    names = {tag for ops in workload.ledger.kinds for op in ops for tag in op.modules}
+    names = {"layernorm", *(tag for ops in workload.ledger.kinds for op in ops for tag in op.modules)}
     return [module for module in workload.recompute.modules if module not in names and module != "op"]
 
 

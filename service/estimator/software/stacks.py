@@ -239,6 +239,9 @@ class Stack:
     """The vocabulary is padded to a multiple of this x tensor."""
     zero_stages: tuple[ZeroStage, ...]
     """What the data group can shard; the first is the default."""
+    routes_by_transformer_engine: bool = False
+    """Routers of experts run products of Transformer Engine, whatever the other operations are.
+    Source: NVIDIA/Megatron-LM@d98e8a64 core/transformer/moe/moe_utils.py, te_general_gemm."""
     recurrences: tuple[LayerType, ...] = ()
     """Layers carrying a state along the sequence that it has code for."""
     axes: tuple[str, ...] = ()

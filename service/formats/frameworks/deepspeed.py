@@ -65,6 +65,7 @@ def _offload(value: Any, question: CompleteQuestion) -> rules.Written:
     if question.recipe.recompute == "none":
         kept = rules.not_expressible("only what recompute keeps goes to host memory", "set recompute to full")
     settings: dict[str, rules.Written] = {"none": None, "optimizer": states, "activations": kept}
+    settings["moments"] = rules.not_expressible("the master copy goes along with the moments", "offload the optimizer")
     settings["model"] = {**states, "zero_optimization.offload_param.device": "cpu"}
     return rules.combined(kept, states) if value == "optimizer-and-activations" else settings[value]
 

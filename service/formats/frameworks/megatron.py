@@ -359,6 +359,10 @@ def _offload(value: Any, question: CompleteQuestion) -> rules.Written:
     activations |= {"fine-grained-offloading-max-inflight-offloads": 1} if has_cuda_graphs else {}
     options = {"none": {}, "optimizer": optimizer, "activations": activations}
     options["optimizer-and-activations"] = optimizer | activations
+    if value == "moments":
+        return rules.not_expressible(
+            "Megatron-LM's own arguments offload the master copy along with the moments", "offload the optimizer"
+        )
     if value not in options:
         return rules.not_expressible("weights stay on the GPU, sharded or not", "offload the optimizer alone")
     return options[value]
@@ -550,7 +554,8 @@ def _put_layout(draft: rules.Draft, *, sparse: bool) -> None:
         layout["context_method"] = draft.chosen("cp-comm-type", CONTEXT_METHODS, "p2p")
     optimizer, activations = draft.get("optimizer-cpu-offload"), draft.get("fine-grained-activation-offloading")
     kind = "optimizer-and-activations" if optimizer and activations else "activations"
-    layout["offload"] = kind if activations else "optimizer" if optimizer else "none"
+    states = "optimizer" if draft.get("use-precision-aware-optimizer") else "moments"
+    layout["offload"] = kind if activations else states if optimizer else "none"
     if draft.get("num-distributed-optimizer-instances", 1) > 1:
         note = "num-distributed-optimizer-instances divides the replicas: set shard_group to replicas over it"
         draft.assumptions.append(note)

@@ -12,6 +12,7 @@ from service.estimator.question import Cluster, Method, Software, Versions
 from service.estimator.resolve import resolve
 from service.estimator.run.run import rank_bytes_of, stages_of
 from service.estimator.samples import H100, LLAMA_3_8B
+from service.estimator.software.versions import LARGE_TE_WORKSPACE_BYTES
 from tests.estimator.memory.torch_cases import PURE
 
 PARAMETERS = 8_030_261_248
@@ -94,12 +95,29 @@ def test_both_ends_of_dualpipe_have_the_workspaces_of_the_head() -> None:
     assert first.workspace == last.workspace > inner.workspace
 
 
+def test_a_router_brings_the_engines_workspace_to_layers_of_another_kind() -> None:
+    alone = Software(name="megatron-core", implementation="local")
+    model = replace(LLAMA_3_8B, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=1024)
+    dense, sparse = (held(Layout(), 1, model=one, stack=alone)[0].workspace for one in (LLAMA_3_8B, model))
+    assert sparse - dense == LARGE_TE_WORKSPACE_BYTES
+
+
 def test_an_offloaded_optimizer_takes_its_gradients_along() -> None:
     (only,) = held(
         Layout(zero_stage=1, offload="optimizer"), 8, global_batch=8, stack="deepspeed", precision="fp16-mixed"
     )
     assert only.host == 16 * PARAMETERS / 8
     assert (only.persistent_gradients, only.step_gradients, only.optimizer_states) == (0, 0, 0)
+
+
+def test_offloaded_moments_leave_the_master_copy_and_the_gradients_of_the_step() -> None:
+    rest, moments = (
+        held(Layout(zero_stage=1, offload=name), 8, global_batch=8, gradient_dtype="bf16")[0]
+        for name in ("none", "moments")
+    )
+    assert moments.optimizer_states == 0 < moments.master_weights == rest.master_weights
+    assert moments.step_gradients == rest.step_gradients > 0
+    assert moments.host == 16 * PARAMETERS / 8
 
 
 def test_deepspeed_frees_what_it_makes_inside_the_step() -> None:
