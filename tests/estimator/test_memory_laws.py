@@ -1,5 +1,6 @@
 """More work never takes less memory, and more sharding or recompute never more than its buffers; old violations."""
 
+from dataclasses import replace
 from itertools import islice, pairwise
 from typing import Any, get_args
 
@@ -181,6 +182,13 @@ def test_weights_that_are_cast_again_are_no_more_than_all() -> None:
 def test_a_single_replica_gathers_nothing_into_a_flat_copy() -> None:
     one, two = (estimate_memory(job("llama-3.2-1b", 4096, Layout(data=data), stack="nanotron")) for data in (1, 2))
     assert fullest(one).cached_bytes == 0 < fullest(two).cached_bytes
+
+
+def test_a_wider_layer_that_is_not_the_largest_takes_nothing_back() -> None:
+    """Where activations are away, what a dense layer frees as it runs backward was not among those that stayed."""
+    asked = job("glm-4.5-air", 32768, Layout(offload="activations"), attention="eager", stack="torchtitan")
+    widths = (10944, 16384, 21888)
+    rise([estimate_memory(replace(asked, model=replace(asked.model, intermediate_size=width))) for width in widths])
 
 
 @pytest.mark.parametrize(("name", "parts"), [("full", 0), ("lora", 1)])

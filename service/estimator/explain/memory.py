@@ -500,16 +500,24 @@ def _layer_buffers_of(rank: Rank, stage: Stage) -> Expression:
     parts = activations.layer_buffer_parts(rank.resolved.workload, rank.resolved.degrees, stage)
     held = [kind for kind, count in enumerate(stage.kind_counts) if count > 0]
     inputs: Inputs = {"head_bytes": float(parts.end_bytes), "stream_bytes": float(parts.stream_bytes)}
-    again = _again(rank, stage)
-    most = max([again[kind] for kind in held], default=0.0)
+    found = activations.stage_activations(rank.resolved.workload, rank.resolved.degrees, stage)
+    others = {"again_bytes": found.again_bytes} | ({"kept_bytes": found.layer_bytes} if _sends_away(rank) else {})
+    named = {word: [float(one) for one in own] for word, own in others.items()}
+    named = {word: own for word, own in named.items() if any(own[kind] for kind in held)}
     terms = []
     for kind in held:
-        name, repeated = f"layer_kind_{kind}.most_bytes", f"layer_kind_{kind}.again_bytes"
-        inputs |= {name: float(parts.worst_bytes[kind])} | ({repeated: again[kind]} if most else {})
-        terms.append(f"stream_bytes + {name}" + (f" + {repeated}" if most else ""))
+        own = {f"layer_kind_{kind}.{word}": each[kind] for word, each in named.items()}
+        inputs |= {f"layer_kind_{kind}.most_bytes": float(parts.worst_bytes[kind]), **own}
+        terms.append(" + ".join(("stream_bytes", f"layer_kind_{kind}.most_bytes", *own)))
     largest = f"max({', '.join((*terms, '0'))})" if terms else "0"
-    beside = f" - max({', '.join((*(f'layer_kind_{kind}.again_bytes' for kind in held), '0'))})" if most else ""
-    return Expression(f"max(0, head_bytes + {largest}{beside})", inputs)
+    beside = [f" - max({', '.join((*(f'layer_kind_{kind}.{word}' for kind in held), '0'))})" for word in named]
+    return Expression(f"max(0, head_bytes + {largest}{''.join(beside)})", inputs)
+
+
+def _sends_away(rank: Rank) -> bool:
+    """Whether activations of all layers but a few are in host memory."""
+    most = LAYERS_ON_DEVICE * float(rank.one.load.largest_kept_bytes)
+    return rank.resolved.question.layout.offload in OFFLOADED_ACTIVATIONS and float(rank.held.activations) == most
 
 
 def _logits(rank: Rank, _: str) -> Explained:

@@ -133,6 +133,8 @@ class Activations:
     """What the largest layer keeps for each micro-batch."""
     largest_whole_bytes: Amount
     """What it would keep without recompute."""
+    layer_bytes: list[Amount]
+    """What a layer of each kind keeps for each micro-batch."""
 
 
 def stage_activations(workload: Workload, degrees: Degrees, stage: Stage) -> Activations:
@@ -159,7 +161,7 @@ def stage_activations(workload: Workload, degrees: Degrees, stage: Stage) -> Act
     saved_bytes = stage.each_chunk(lambda counts: _weighted(counts, layer_bytes))
     dropped = tuple(before - after for before, after in zip(whole, layer_bytes, strict=True))
     most, most_whole = largest_kind_bytes(stage, layer_bytes), largest_kind_bytes(stage, whole)
-    return Activations(saved_bytes, dropped, most, most_whole)
+    return Activations(saved_bytes, dropped, most, most_whole, layer_bytes)
 
 
 def layer_bytes_of(workload: Workload, degrees: Degrees, rule: Recompute) -> list[Amount]:
@@ -246,7 +248,8 @@ def _full_recompute(workload: Workload, degrees: Degrees, stage: Stage, whole: l
     keeps_all = recomputed_layers(workload.recompute, layers, degrees.virtual_pipeline) < layers
     most_whole = largest_kind_bytes(stage, whole)
     most = where(layers > 0, where(keeps_all, most_whole, stream), 0.0)
-    return Activations(stage.each_chunk(chunk_bytes), again, most, most_whole)
+    by_kind = [where(layers > 0, where(keeps_all, one, stream), 0.0) for one in whole]
+    return Activations(stage.each_chunk(chunk_bytes), again, most, most_whole, by_kind)
 
 
 def lasting_gradient_bytes(workload: Workload, degrees: Degrees) -> Amount:
@@ -335,9 +338,7 @@ def head_product_bytes(workload: Workload, degrees: Degrees) -> Amount:
     return where(degrees.zero_stage == 0, rows * workload.model.embedding_width * workload.precision.element_bytes, 0.0)
 
 
-def layer_buffer_bytes(
-    workload: Workload, degrees: Degrees, stage: Stage, again: Sequence[Amount] | None = None
-) -> Amount:
+def layer_buffer_bytes(workload: Workload, degrees: Degrees, stage: Stage, *beside: Sequence[Amount]) -> Amount:
     """Bytes that the backward pass of one layer holds beside all kept activations, at its worst, on one rank.
 
     The layer's operations run backward one by one; each needs the gradient of the layer's result and tensors of its
@@ -348,8 +349,10 @@ def layer_buffer_bytes(
         max over operations j of (gradient of the stream + passing_j - sum over later operations of what they kept or
         computed again + gradients made so far)
     Args:
-        again: what a layer of each kind computes again, where the layer that needs most with it is meant [byte]
-    Returns: bytes of the layer that needs most, beside the most that one computes again [byte]
+        beside:
+            what a layer of each kind computes again, and where others' activations are away what it keeps, where the
+            layer that needs most with it is meant [byte]
+    Returns: bytes of the layer that needs most, beside the most that one computes again, or keeps [byte]
     Source:
         NVIDIA/TransformerEngine@v2.11 pytorch/module (order of the backward pass); the peak of a gated MLP, 4 s f / t
         beside the gradient, is that of published Megatron-Core runs (MooreThreads/SimuMax@4dcaae5)
@@ -361,10 +364,12 @@ def layer_buffer_bytes(
     """
     parts = layer_buffer_parts(workload, degrees, stage)
     worst = [parts.stream_bytes + one for one in parts.worst_bytes]
-    if again is None:
-        return maximum(0.0, parts.end_bytes + largest_kind_bytes(stage, worst))
-    together = largest_kind_bytes(stage, [one + live for one, live in zip(worst, again, strict=True)])
-    return maximum(0.0, parts.end_bytes + together - largest_kind_bytes(stage, list(again)))
+    for live in beside:
+        worst = [one + own for one, own in zip(worst, live, strict=True)]
+    together = largest_kind_bytes(stage, worst)
+    for live in beside:
+        together = together - largest_kind_bytes(stage, list(live))
+    return maximum(0.0, parts.end_bytes + together)
 
 
 @dataclass(slots=True)
@@ -692,6 +697,8 @@ class RankLoad:
     """Activations that live once while layers are computed again."""
     layer_buffer_bytes: Amount
     """What lives once while a layer runs backward."""
+    resident_buffer_bytes: Amount
+    """The same beside what its largest layer keeps, where other layers' activations are away."""
     placeholder_bytes: Amount
     """Empty gradients that the libraries keep."""
     largest_layer: Amount
@@ -741,6 +748,9 @@ def rank_load_of(workload: Workload, degrees: Degrees, stage: Stage) -> RankLoad
         largest_whole_bytes=activations.largest_whole_bytes,
         recomputed_bytes=largest_kind_bytes(stage, list(activations.again_bytes)),
         layer_buffer_bytes=layer_buffer_bytes(workload, degrees, stage, activations.again_bytes),
+        resident_buffer_bytes=layer_buffer_bytes(
+            workload, degrees, stage, activations.again_bytes, activations.layer_bytes
+        ),
         placeholder_bytes=placeholder_bytes(workload, degrees, stage),
         largest_layer=layer,
         largest_trained_layer=trained_layer,

@@ -349,9 +349,11 @@ def stage_bytes(
         spread |= dict.fromkeys((*offloaded, *in_step), 0.0)
         trained = load.updated.dense_trained, load.updated.expert_trained
         host = host + sharded_bytes(*trained, degrees, HOST_GRADIENT_BYTES, OPTIMIZER_STATES)
-    recomputed = load.recomputed_bytes
+    recomputed, buffers = load.recomputed_bytes, load.layer_buffer_bytes
     if layout.offload in OFFLOADED_ACTIVATIONS:
-        resident = minimum(activations, LAYERS_ON_DEVICE * load.largest_kept_bytes)
+        most = LAYERS_ON_DEVICE * load.largest_kept_bytes
+        resident = minimum(activations, most)
+        buffers = where(resident == most, load.resident_buffer_bytes, buffers)
         activations, host = resident, host + activations - resident
         recomputed = minimum(recomputed, maximum(LAYERS_ON_DEVICE * load.largest_whole_bytes - resident, 0.0))
     chunks = where(degrees.pipeline > 1, 2, 1) if schedule == "dualpipe" else degrees.virtual_pipeline
@@ -381,7 +383,7 @@ def stage_bytes(
         activations=activations,
         other_activations=activations * maximum(micro_batches - 1, 0) / micro_batches,
         recomputed_activations=recomputed,
-        layer_buffers=load.layer_buffer_bytes,
+        layer_buffers=buffers,
         logits=load.logits_bytes + (losses - 1) * load.kept_logits_bytes,
         gradient_placeholders=load.placeholder_bytes,
         workspace=persistent_buffer_bytes(workload, degrees, has_head=load.logits_bytes > 0),
