@@ -34,7 +34,7 @@ StackName = Literal["megatron-core", "torchtitan", "fsdp1", "deepspeed", "nanotr
 ImplementationName = Literal["transformer-engine", "local", "eager", "compiled", "liger", "litgpt"]
 CrossEntropyName = Literal[
     "eager", "compiled", "chunked", "loss-parallel", "vocab-parallel", "vocab-parallel-fp32", "fused",
-    "transformer-engine", "eager-half", "flash-attention", "chunked-fp32", "liger",
+    "transformer-engine", "eager-half", "flash-attention", "chunked-fp32", "chunked-outputs", "liger",
 ]  # fmt: skip
 DispatcherName = Literal["alltoall", "allgather", "flex"]
 ScheduleName = Literal["gpipe", "1f1b", "interleaved-1f1b", "zero-bubble", "dualpipe"]

@@ -259,6 +259,8 @@ def litgpt(**choices: Any) -> Software:
     [
         # 32 parts of the logits, the gradient of their input, and that of the matrix.
         (Software(name="transformers", implementation="liger"), LOGITS * 2 / 32 + STREAM_BYTES + TABLE_BYTES),
+        # Logits, the log-softmax of all, and an eighth of them in fp32.
+        (Software(name="torchtitan", cross_entropy="chunked-outputs"), LOGITS * (2 + 4 + 4 / 8)),
         # fp32 logits and their log-softmax, and two gradients for 128 tokens.
         (litgpt(logits_until="loss"), LOGITS * 8 * (1 + 128 / LENGTH)),
         (litgpt(logits_until="backward"), LOGITS * 8 * (1 + 128 / LENGTH)),
