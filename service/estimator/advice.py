@@ -83,8 +83,8 @@ def _depths(question: Question, resolved: ResolvedQuestion) -> Iterator[str]:
     """Multi-token-prediction depths that the stack drops."""
     dropped = question.model.num_nextn_predict_layers - resolved.workload.model.num_nextn_predict_layers
     if dropped:
-        name = resolved.workload.software.name
-        yield f"{name} has no multi-token prediction: the weights of {dropped} depth(s) are dropped when it loads them"
+        who = "a scalar head" if question.model.scalar_head else resolved.workload.software.name
+        yield f"{who} has no multi-token prediction: the weights of {dropped} depth(s) are dropped when it loads them"
 
 
 def _configuration(resolved: ResolvedQuestion) -> Iterator[str]:

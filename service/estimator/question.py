@@ -126,6 +126,8 @@ class Model(Strict):
     """Biases on the MLP matrices, those of experts included."""
     lm_head_bias: bool = False
     """Bias on the head."""
+    scalar_head: bool = False
+    """One number a token in place of logits (reward models, critics), from a head of its own."""
     normalization: Normalization = "rmsnorm"
     """Norm kind: it decides the parameters of each norm (h, 2h, h or 0)."""
     norms_per_layer: Literal[1, 2, 4] = 2
@@ -242,6 +244,11 @@ class Model(Strict):
     def value_width(self) -> int:
         """Width of one value head in attention, d_v [1]."""
         return self.head_width if self.kv_lora_rank is None else self.v_head_dim or 0
+
+    @property
+    def head_outputs(self) -> int:
+        """Numbers that the head gives for each token [1]."""
+        return 1 if self.scalar_head else self.vocab_size
 
     @property
     def embedding_width(self) -> int:

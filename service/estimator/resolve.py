@@ -107,15 +107,17 @@ def complete_cluster(cluster: Cluster, gpu: Gpu) -> CompleteCluster:
 
 @lru_cache(maxsize=MOST_CACHED_LEDGERS)
 def _fill_model(model: Model, *, trains_depths: bool) -> Model:
-    """Heads in full, as far as a layer reads them, and the depths that the stack has."""
+    """Heads in full, as far as a layer reads them, and the depths and the head that are trained."""
     derived: dict[str, Any] = {
         "num_key_value_heads": model.key_value_heads,
         "head_dim": model.head_width or None,
         "attention_out_bias": model.out_bias,
     }
     read = {name for mixer in mixers_of(model) for name in MIXERS[mixer].optional_fields}
-    depths = model.num_nextn_predict_layers if trains_depths else 0
     filled = {name: value for name, value in derived.items() if name in read}
+    if model.scalar_head:
+        filled |= {"tie_word_embeddings": False, "lm_head_bias": False}
+    depths = model.num_nextn_predict_layers if trains_depths and not model.scalar_head else 0
     return replace(model, num_nextn_predict_layers=depths, **filled)
 
 

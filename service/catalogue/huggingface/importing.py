@@ -289,7 +289,10 @@ def _warnings_of_whole(config: Mapping[str, Any]) -> Iterator[str]:
         yield "quantization_config is not used: recipe.precision says in which formats the model is trained"
     names = config.get("architectures")
     if isinstance(names, list) and names and not any(LANGUAGE_MODEL.search(str(name)) for name in names):
-        yield "architectures names no language model; the model is estimated with a head over its vocabulary"
+        yield (
+            "architectures names no language model; the model is estimated with a head over its vocabulary: set "
+            "scalar_head for a reward model or a critic"
+        )
 
 
 def _warnings_of_keys(architecture: Architecture, read: Config) -> Iterator[str]:

@@ -175,7 +175,8 @@ def _counts(workload: Workload, estimate: Estimate) -> dict[str, Expression]:
         "input_embedding": Expression("vocab_size * embedding_width", table),
         "position_embedding": Expression("rows * hidden_size", positions),
         "lm_head": Expression(
-            "0 if tied else vocab_size * embedding_width", {**table, "tied": int(model.tie_word_embeddings)}
+            "0 if tied else head_outputs * embedding_width",
+            {**fields_of(model, "head_outputs", "embedding_width"), "tied": int(model.tie_word_embeddings)},
         ),
         "routed_experts": over(
             lambda _, weight: weight.split is Split.EXPERT and weight.role != "adapter",

@@ -320,6 +320,14 @@ def head_gradient_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> A
     )
 
 
+def _head_rows(workload: Workload, degrees: Degrees) -> Amount:
+    """Numbers that one rank's head gives for each token: its part of the padded vocabulary, or one."""
+    # Source: Megatron-LM vocab_size_with_padding; transformers modeling_layers.GenericForSequenceClassification
+    if workload.model.scalar_head:
+        return 1.0
+    return padded_vocabulary(workload.model, workload.vocabulary_multiple, degrees.tensor) / degrees.tensor
+
+
 def head_product_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of the gradient of the head's matrix as its product makes it, on one rank of the last stage.
 
@@ -334,7 +342,7 @@ def head_product_bytes(workload: Workload, degrees: Degrees) -> Amount:
     weights = [weight for op in workload.ledger.head for weight in op.weights]
     if workload.stack.keeps_gradients or not any(weight.role == "head" and weight.trained for weight in weights):
         return 0.0
-    rows = padded_vocabulary(workload.model, workload.vocabulary_multiple, degrees.tensor) / degrees.tensor
+    rows = _head_rows(workload, degrees)
     return where(degrees.zero_stage == 0, rows * workload.model.embedding_width * workload.precision.element_bytes, 0.0)
 
 
@@ -424,7 +432,7 @@ Source: pytorch/torchtitan@9dec370 config_manager.py (enable_loss_parallel)."""
 def rank_logits(workload: Workload, degrees: Degrees) -> Amount:
     """Logits of one micro-batch on one rank of the last stage.
 
-    Formula: b s / c  V_padded / t
+    Formula: b s / c  V_padded / t; b s / c with a scalar head
     Returns: logits [1]
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.3
 
@@ -432,9 +440,7 @@ def rank_logits(workload: Workload, degrees: Degrees) -> Amount:
     >>> rank_logits(sample_workload(), sample_degrees()) == 8192 * 128_256
     True
     """
-    vocabulary = padded_vocabulary(workload.model, workload.vocabulary_multiple, degrees.tensor) / degrees.tensor
-    tokens = workload.recipe.sequence_length * degrees.micro_batch / degrees.context
-    return tokens * vocabulary
+    return workload.recipe.sequence_length * degrees.micro_batch / degrees.context * _head_rows(workload, degrees)
 
 
 def logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
@@ -557,7 +563,7 @@ def dequantized_head_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """
     if not quantizes_head(workload):
         return 0.0
-    rows = padded_vocabulary(workload.model, workload.vocabulary_multiple, degrees.tensor) / degrees.tensor
+    rows = _head_rows(workload, degrees)
     return rows * workload.model.embedding_width * (DEQUANTIZED_BYTES + workload.precision.element_bytes)
 
 

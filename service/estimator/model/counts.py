@@ -67,7 +67,7 @@ def parameter_counts(model: Model, ledger: Ledger) -> ParameterCounts:
     )
     token_table = model.vocab_size * model.embedding_width
     positions = model.position_embedding_rows * model.hidden_size
-    head = 0 if model.tie_word_embeddings else token_table
+    head = 0 if model.tie_word_embeddings and not model.scalar_head else model.head_outputs * model.embedding_width
     over, under = model.visits
     depth = ledger.depth + ledger.kinds[ledger.depth_kind]
     active = total - routed + (routed // model.num_experts * over // under if model.num_experts else 0)

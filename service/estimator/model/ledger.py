@@ -285,6 +285,8 @@ class Op:
     """Full recompute of its layer stops before it, as nothing after its inputs is saved."""
     keeps_precision: bool = False
     """Its products stay in the attention's format where the others are in fp8 or fp4."""
+    is_wide: bool = False
+    """Its products are in fp32 where the others are autocast."""
     reads: tuple[str, ...] = ()
     """Operations of its group whose results it reads, or GROUP, LAST_NORM, EVERYTHING; the one before where empty."""
     products: tuple[Gradient, ...] = ()

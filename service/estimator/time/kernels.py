@@ -196,6 +196,8 @@ class Rates:
     """Matrix products in the recipe's format."""
     wide_products: Products
     """Matrix products that stay in the attention's format."""
+    full_products: Products
+    """Matrix products in fp32."""
     is_narrow: bool
     """Whether the recipe's format is narrower than that of activations."""
     attention: AttentionRate
@@ -211,6 +213,8 @@ class Rates:
 
     def of(self, op: Op) -> Products:
         """Rates of an operation's products."""
+        if op.is_wide:
+            return self.full_products
         return self.wide_products if op.keeps_precision else self.products
 
 
@@ -256,6 +260,7 @@ def rates_of(workload: Workload) -> Rates:
     return Rates(
         products=wide_products if narrow == wide else products_of(workload, narrow),
         wide_products=wide_products,
+        full_products=wide_products if gpu.fp32_flop_per_s is None else products_of(workload, "fp32"),
         is_narrow=workload.precision.matrix_format in ("fp8", "fp4"),
         attention=attention,
         attention_flop_per_s=peak * min(scales.get(kernel, scales[NEWEST_KERNEL]), most),
@@ -346,6 +351,8 @@ def rank_products(workload: Workload, degrees: Degrees) -> tuple[RankProduct, ..
 def _layer_products(op: Op, shape: ProductShape, workload: Workload, times: Amount) -> Iterator[RankProduct]:
     """The products of one operation: the forward one, and one for each needed gradient."""
     number_format = workload.precision.attention_format if op.keeps_precision else workload.precision.matrix_format
+    if op.is_wide:
+        number_format = "fp32"
     is_trained = any(weight.trained for weight in op.weights)
     shapes: dict[ProductName, ProductShape] = {"forward": shape}
     if op.gradients == 2 or (op.gradients and not is_trained):

@@ -32,7 +32,7 @@ def embedding_ops(model: Model, setting: SequenceSettings) -> Ops:
 
 
 def head_ops(model: Model, setting: SequenceSettings) -> Ops:
-    """Final norm and the projection to logits, whose loss the memory of logits and the time of kernels count."""
+    """Final norm and the projection to logits or a score, whose loss memory and time of logits count."""
     # Source: as embedding_ops
     norm = (norm_op("head.norm", model, setting),) if model.final_norm else ()
     narrowing = embedding_width_op(
@@ -43,6 +43,9 @@ def head_ops(model: Model, setting: SequenceSettings) -> Ops:
 
 def _logits(model: Model, setting: SequenceSettings) -> Op:
     width, vocabulary, tied = model.embedding_width, model.vocab_size, model.tie_word_embeddings
+    if model.scalar_head:  # Source: transformers modeling_layers.GenericForSequenceClassification (score, without bias)
+        score, split = Weight(width, 1), Split.SEQUENCE
+        return product_op("head.score", setting, score, moved=width, split=split, keeps_precision=True)
     return product_op(
         "head.logits",
         setting,

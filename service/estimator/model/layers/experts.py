@@ -130,6 +130,7 @@ def _product(
             *bias_of(columns, Split.EXPERT, model.num_experts, given=model.mlp_bias),
         ),
         flop=2 * visits * rows * columns,
+        is_wide=setting.wide_experts,
         saved=saved,
         moved_bytes=(WIDE_BYTES if setting.wide_experts else setting.element_bytes) * visits * (rows + columns),
         modules=("moe",),
