@@ -118,7 +118,7 @@ class Answer(Grounds):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineAnswer(Grounds):
-    """Live bytes of one rank of every stage over the first step and over a later one."""
+    """Live and reserved bytes of one rank of every stage over the first step and over a later one."""
 
     usable_bytes: float
     """Memory a job can use on this GPU."""

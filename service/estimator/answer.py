@@ -62,6 +62,8 @@ class StageMemory:
     """Reserved memory at the peak of a later step, after the allocator has freed what it cached on a full device."""
     first_step_peak_bytes: float
     """Live tensors at the peak of the first step, when the optimizer has no states yet."""
+    first_step_reserved_bytes: float
+    """The most that the allocator reserves in the first step; the optimizer's states may raise it in the next."""
     idle_bytes: float
     """Live bytes between two steps."""
     lines: tuple[MemoryLine, ...]

@@ -25,6 +25,8 @@ def test_the_timeline_tells_both_steps(sight: Sight) -> None:
     told = sight.text("#timeline tbody")
     assert "first step, start" in told
     assert "later step, backward" in told
+    assert "Reserved" in sight.text("#timeline thead")
+    assert "The allocator reserves" in sight.text("#timeline")
     sight.page.select_option("#timeline-stage", "1")
     sight.page.locator("#timeline-chart[aria-label*='stage 1']").wait_for()
 

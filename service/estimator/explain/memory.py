@@ -111,6 +111,8 @@ def _stage(rank: Rank, given: StageMemory, at: At) -> Iterator[Explanation]:
     several = float(resolved.degrees.accumulation) > 1
     first = summed_inputs({**first_step_lines(rank.held, several=several)})
     yield at(f"{path}.first_step_peak_bytes", first_step_peak_bytes, first.text, first.inputs)
+    early = _reserved(resolved, given.first_step_peak_bytes, float(rank.held.cached))
+    yield at(f"{path}.first_step_reserved_bytes", device.reserved_bytes, early.text, early.inputs)
     idle = summed_inputs({**live_bytes(rank.held, BETWEEN_STEPS, ())})
     yield at(f"{path}.idle_bytes", stage_bytes, idle.text, idle.inputs)
 

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 from math import erf, exp, hypot, log, sqrt
+from typing import Literal
 
 from service.estimator.answer import Basis, Interval, Verdict
 from service.estimator.constants import MeasuredBytes, calibration_of
 from service.estimator.degrees import Degrees
 from service.estimator.memory.activations import RankLoad, rank_logits
-from service.estimator.numeric import Amount, Condition, both, maximum, minimum, where
+from service.estimator.numeric import Amount, Condition, both, maximum, minimum, summed, where
 from service.estimator.parallelism.data import OPTIMIZER_STATES, WEIGHTS
 from service.estimator.parallelism.stages import stream_bytes
 from service.estimator.question import Gpu
@@ -75,7 +76,13 @@ def settled_reserved_bytes(allocated_bytes: Amount, held_bytes: Amount, share: f
     (151.5, 104.0)
     """
     whole = (allocated_bytes + held_bytes) * HELD_SHARE
-    return maximum(allocated_bytes * share, where(whole <= HELD_ROOM * room_bytes, whole, 0.0))
+    fits = fits_beside(allocated_bytes, held_bytes, room_bytes)
+    return maximum(allocated_bytes * share, where(fits, whole, 0.0))
+
+
+def fits_beside(allocated_bytes: Amount, held_bytes: Amount, room_bytes: float) -> Condition:
+    """Whether the allocator keeps what it caches beside live tensors, and need not free it to open a segment."""
+    return (allocated_bytes + held_bytes) * HELD_SHARE <= HELD_ROOM * room_bytes
 
 
 def reserved_shares(workload: Workload) -> Shares:
@@ -141,8 +148,15 @@ def cached_bytes(workload: Workload, degrees: Degrees, load: RankLoad, gradient_
     >>> cached_bytes(sample_workload(), sample_degrees(), sample_rank_load(), 0.0)
     0.0
     """
+    return summed(cached_parts(workload, degrees, load, gradient_bytes).values())
+
+
+def cached_parts(
+    workload: Workload, degrees: Degrees, load: RankLoad, gradient_bytes: Amount
+) -> dict[Literal["forward", "loss", "backward"], Amount]:
+    """The parts of cached_bytes by the moment of the first step that opens them."""
     if not workload.stack.gathers_on_streams:
-        return _results_ahead_bytes(workload, degrees, load)
+        return {"forward": _results_ahead_bytes(workload, degrees, load)}
     each = max(workload.cross_entropy.hole_bytes, 0.0 if workload.software.expandable_segments else SEGMENT_HOLE_BYTES)
     hole = where(load.logits_bytes > 0, rank_logits(workload, degrees) * each, 0.0)
     splits = both(degrees.sequence_parallel == 1, degrees.tensor > 1)
@@ -152,7 +166,8 @@ def cached_bytes(workload: Workload, degrees: Degrees, load: RankLoad, gradient_
     pool = (ends + load.largest_layer + maximum(ends, load.largest_layer) / degrees.shard_group) * weight
     later = where(degrees.accumulation > 1, 0.0, gradient_bytes)
     sharded = both(degrees.zero_stage >= WEIGHTS, degrees.shard_group > 1)
-    return hole + where(sharded, where(degrees.reshard_after_forward == 1, pool, 0.0) + later, 0.0)
+    gathered = where(both(sharded, degrees.reshard_after_forward == 1), pool, 0.0)
+    return {"forward": gathered, "loss": hole, "backward": where(sharded, later, 0.0)}
 
 
 LAUNCHES_AHEAD = 1024

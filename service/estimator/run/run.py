@@ -1,10 +1,11 @@
 """Pipeline stages of a configuration and stages of a run: memory, step time, timeline of bytes, FLOP and the peak."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial, reduce
 from math import ceil
 from operator import add
+from typing import get_args
 
 from service.estimator.answer import (
     Communication,
@@ -25,7 +26,9 @@ from service.estimator.memory.device import (
     allocated_interval,
     allocator_room_bytes,
     beside_allocator,
+    cached_parts,
     device_interval,
+    fits_beside,
     headroom_bytes,
     memory_basis,
     oom_probability_fraction,
@@ -130,7 +133,8 @@ def _stage_memory(resolved: ResolvedQuestion, loaded: LoadedStage) -> tuple[Stag
     phase = max(LIVE, key=lambda name: float(phases[name]))
     lines = tuple(MemoryLine(kind=kind, bytes=live) for kind, live in live_bytes(rank_bytes, LIVE[phase], ()).items())
     peak = sum(line.bytes for line in lines)
-    share, room = reserved_shares(workload)[1], allocator_room_bytes(workload)
+    share, room, cached = reserved_shares(workload)[1], allocator_room_bytes(workload), float(rank_bytes.cached)
+    first = first_step_peak_bytes(rank_bytes, several=float(resolved.degrees.accumulation) > 1)
     return (
         StageMemory(
             stage=int(float(stage.index)),
@@ -138,10 +142,11 @@ def _stage_memory(resolved: ResolvedQuestion, loaded: LoadedStage) -> tuple[Stag
             micro_batches_in_flight=float(rank_bytes.in_flight),
             peak_phase=phase,
             allocated_peak_bytes=peak,
-            cached_bytes=float(rank_bytes.cached),
-            reserved_peak_bytes=float(reserved_bytes(peak, float(rank_bytes.cached), share, room)),
+            cached_bytes=cached,
+            reserved_peak_bytes=float(reserved_bytes(peak, cached, share, room)),
             settled_reserved_bytes=float(settled_reserved_bytes(peak, float(rank_bytes.settled_cached), share, room)),
-            first_step_peak_bytes=first_step_peak_bytes(rank_bytes, several=float(resolved.degrees.accumulation) > 1),
+            first_step_peak_bytes=first,
+            first_step_reserved_bytes=float(reserved_bytes(first, cached, share, room)),
             idle_bytes=float(phases["idle"]),
             lines=lines,
         ),
@@ -281,6 +286,9 @@ def filled_fraction(memory: Memory) -> float:
     return memory.reserved_peak_bytes.value / memory.usable_bytes
 
 
+LiveMoment = tuple[StepName, Moment, int, dict[str, float]]
+"""Step, moment, micro-batches in flight, and live bytes by kind."""
+
 MOST_FORWARDS = 32
 """Most points of a timeline for the forward passes that fill a stage; more micro-batches share points.
 Source: a choice; a plot needs no more."""
@@ -288,7 +296,7 @@ Source: a choice; a plot needs no more."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """Live bytes of one rank of a stage at one moment."""
+    """Live and reserved bytes of one rank of a stage at one moment."""
 
     step: StepName
     """The first step, or any later one."""
@@ -298,6 +306,10 @@ class Point:
     """Micro-batches whose activations are kept."""
     allocated_bytes: float
     """Sum of the series at this point."""
+    reserved_bytes: float
+    """What the allocator has reserved by then: it keeps what it once held."""
+    frees_cache: bool
+    """The device is full here, and the allocator frees what it has cached."""
     series_bytes: tuple[float, ...]
     """Bytes of each kind, in the order of the stage's kinds."""
 
@@ -326,6 +338,10 @@ class StageTimeline:
     """Peak of the first step."""
     later_step_peak_bytes: float
     """Peak of any later step."""
+    first_step_reserved_bytes: float
+    """The most that is reserved in the first step."""
+    reserved_peak_bytes: float
+    """The most that is ever reserved."""
     peak: Peak
     """The higher of both."""
     kinds: tuple[str, ...]
@@ -343,15 +359,18 @@ def _stage_timeline(resolved: ResolvedQuestion, loaded: LoadedStage) -> StageTim
     rank_bytes, several = rank_bytes_of(resolved, loaded), float(resolved.degrees.accumulation) > 1
     moments = [moment for step in ("first", "later") for moment in _step_moments(rank_bytes, step, several=several)]
     kinds = tuple(dict.fromkeys(kind for *_, live in moments for kind in live))
+    held = _reserved_over(resolved, loaded.load, rank_bytes, moments)
     points = tuple(
         Point(
             step=step,
             moment=moment,
             micro_batches=count,
             allocated_bytes=sum(live.values()),
+            reserved_bytes=reserved,
+            frees_cache=frees_cache,
             series_bytes=tuple(live.get(kind, 0.0) for kind in kinds),
         )
-        for step, moment, count, live in moments
+        for (step, moment, count, live), (reserved, frees_cache) in zip(moments, held, strict=True)
     )
     highest = max(points, key=lambda point: point.allocated_bytes)
     pairs = sorted(zip(kinds, highest.series_bytes, strict=True), key=lambda pair: -pair[1])
@@ -359,6 +378,8 @@ def _stage_timeline(resolved: ResolvedQuestion, loaded: LoadedStage) -> StageTim
         stage=int(float(loaded.stage.index)),
         first_step_peak_bytes=max(point.allocated_bytes for point in points if point.step == "first"),
         later_step_peak_bytes=max(point.allocated_bytes for point in points if point.step == "later"),
+        first_step_reserved_bytes=max(point.reserved_bytes for point in points if point.step == "first"),
+        reserved_peak_bytes=max(point.reserved_bytes for point in points),
         peak=Peak(
             step=highest.step,
             moment=highest.moment,
@@ -370,9 +391,33 @@ def _stage_timeline(resolved: ResolvedQuestion, loaded: LoadedStage) -> StageTim
     )
 
 
-def _step_moments(
-    rank_bytes: StageBytes, step: StepName, *, several: bool
-) -> Iterator[tuple[StepName, Moment, int, dict[str, float]]]:
+def _reserved_over(
+    resolved: ResolvedQuestion, load: RankLoad, rank_bytes: StageBytes, moments: Iterable[LiveMoment]
+) -> Iterator[tuple[float, bool]]:
+    """What the allocator has reserved by each moment, and whether it frees its cache there.
+
+    Pools and holes open one after the other in the first step, flat copies at its update. What a full device has freed
+    once, later moments open again only where all of it fits beside the highest peak.
+    """
+    workload, cached, settled = resolved.workload, float(rank_bytes.cached), float(rank_bytes.settled_cached)
+    share, room = reserved_shares(workload)[1], allocator_room_bytes(workload)
+    opened: dict[Moment, float] = dict.fromkeys(get_args(Moment), 0.0)
+    for when, part in cached_parts(workload, resolved.degrees, load, rank_bytes.gradients).items():
+        opened[when] = float(part)
+    opened["optimizer"] = cached - sum(opened.values())
+    shown = list(get_args(Moment))
+    highest, is_freed = 0.0, False
+    peak = float(rank_bytes.peak)
+    for step, moment, _, live in moments:
+        highest = max(highest, sum(live.values()))
+        so_far = sum(opened[one] for one in shown[: shown.index(moment) + 1]) if step == "first" else cached
+        held = (settled if fits_beside(peak, settled, room) else 0.0) if is_freed else so_far
+        frees_cache = not is_freed and held > 0 and not fits_beside(highest, held, room)
+        is_freed = is_freed or frees_cache
+        yield float(reserved_bytes(highest, held, share, room)), frees_cache
+
+
+def _step_moments(rank_bytes: StageBytes, step: StepName, *, several: bool) -> Iterator[LiveMoment]:
     """The moments of one step: its start, the forward passes that fill the stage, and the phases that follow."""
     in_flight = ceil(float(rank_bytes.in_flight))
     held = (*PERSISTENT, "buffered_gradients")

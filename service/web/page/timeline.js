@@ -1,4 +1,4 @@
-// When does memory rise and fall? Live bytes of a stage by kind over the first step and over a later one.
+// When does memory rise and fall? Live bytes of a stage by kind, and reserved ones, over the first and a later step.
 
 import { asked } from "./asked.js";
 import { called } from "./bars.js";
@@ -38,9 +38,17 @@ function option(found, usable) {
       data: found.points.map((point) => point.series_bytes[at]),
     };
   });
-  const step = tick(Math.max(usable, found.first_step_peak_bytes, found.later_step_peak_bytes));
-  const top =
-    step * Math.ceil((1.02 * Math.max(usable, found.first_step_peak_bytes, found.later_step_peak_bytes)) / step);
+  series.push({
+    type: "line",
+    name: "reserved",
+    symbol: "none",
+    lineStyle: { width: 1.5, type: "dashed", color: colour("quiet") },
+    itemStyle: { color: colour("quiet") },
+    data: found.points.map((point) => point.reserved_bytes),
+  });
+  const highest = Math.max(usable, found.reserved_peak_bytes);
+  const step = tick(highest);
+  const top = step * Math.ceil((1.02 * highest) / step);
   const later = found.points.findIndex(({ step }) => step === "later");
   series[0].markLine = {
     symbol: "none",
@@ -84,7 +92,9 @@ function option(found, usable) {
 function told(point, kinds) {
   const lines = kinds.map((kind, at) => [kind, point.series_bytes[at]]).filter(([, held]) => held > 0);
   const said = lines.sort((one, other) => other[1] - one[1]).map(([kind, held]) => `${called(kind)}  ${bytes(held)}`);
-  return [`${moment(point)}: ${bytes(point.allocated_bytes)}`, ...said].join("\n");
+  const freed = point.frees_cache ? ", full: the cache is freed" : "";
+  const reserved = `reserved  ${bytes(point.reserved_bytes)}${freed}`;
+  return [`${moment(point)}: ${bytes(point.allocated_bytes)}`, reserved, ...said].join("\n");
 }
 
 function choice(answer, body) {
@@ -106,7 +116,7 @@ function choice(answer, body) {
 async function show(answer, body) {
   const found = answer.stages[stage] ?? answer.stages[answer.peak_stage];
   const chart = place("timeline-chart") ?? element("div", { class: "chart", id: "timeline-chart" });
-  const rows = found.points.map((point) => [moment(point), bytes(point.allocated_bytes)]);
+  const rows = found.points.map((point) => [moment(point), bytes(point.allocated_bytes), bytes(point.reserved_bytes)]);
   const path = `memory.stages.${found.stage}`;
   place("timeline").replaceChildren(
     choice(answer, body),
@@ -117,14 +127,18 @@ async function show(answer, body) {
       number(`${path}.first_step_peak_bytes`, found.first_step_peak_bytes, { body }),
       ", later steps ",
       number(`${path}.allocated_peak_bytes`, found.later_step_peak_bytes, { body }),
-      ` at their peak, in ${words(found.peak.moment)}.`,
+      ` at their peak, in ${words(found.peak.moment)}. The allocator reserves `,
+      number(`${path}.first_step_reserved_bytes`, found.first_step_reserved_bytes, { body }),
+      " in the first step and at most ",
+      number(`${path}.reserved_peak_bytes`, found.reserved_peak_bytes, { body }),
+      " in a later one.",
     ),
     chart,
     element(
       "details",
       {},
       element("summary", {}, "The same as a table"),
-      table("Live bytes over a step", ["Moment", "Live"], rows),
+      table("Live and reserved bytes over a step", ["Moment", "Live", "Reserved"], rows),
     ),
   );
   place("timeline-stage").value = String(found.stage);

@@ -39,6 +39,43 @@ def test_parts_sum_at_every_moment_and_the_ends_and_the_peak_are_those_of_the_me
         assert all(a.allocated_bytes <= b.allocated_bytes + 1 for a, b in zip(first, later, strict=True))
 
 
+@settings(max_examples=60)
+@given(questions())
+def test_reserved_bytes_hold_the_live_ones_and_fall_only_where_the_cache_is_freed(asked: Question) -> None:
+    for stage, line in zip(stages(asked), estimate(asked).memory.stages, strict=True):
+        assert all(point.reserved_bytes >= point.allocated_bytes for point in stage.points)
+        falls = [a.frees_cache for a, b in pairwise(stage.points) if b.reserved_bytes < a.reserved_bytes * (1 - 1e-12)]
+        assert all(falls)
+        assert sum(point.frees_cache for point in stage.points) <= 1
+        assert stage.reserved_peak_bytes == pytest.approx(line.reserved_peak_bytes, rel=1e-12)
+        assert stage.first_step_reserved_bytes == pytest.approx(line.first_step_reserved_bytes, rel=1e-12)
+        assert stage.first_step_reserved_bytes <= stage.reserved_peak_bytes * (1 + 1e-12)
+
+
+def sharded(length: int) -> Question:
+    recipe = Recipe(sequence_length=length, global_batch=8, stack="torchtitan", recompute="full")
+    return replace(question(LLAMA_3_8B, recipe, Layout(zero_stage=3), gpus=8), gpu=H100)
+
+
+def test_pools_open_in_the_first_step_and_the_optimizer_raises_what_is_reserved() -> None:
+    (stage,), (line,) = stages(sharded(8192)), estimate(sharded(8192)).memory.stages
+    beside = [
+        point.reserved_bytes / 1.01 - line.first_step_peak_bytes for point in stage.points if point.step == "first"
+    ]
+    assert beside[-1] == pytest.approx(line.cached_bytes, rel=1e-6)
+    assert beside[0] < beside[1] < beside[-1]
+    assert stage.first_step_reserved_bytes < stage.reserved_peak_bytes
+
+
+def test_a_full_device_frees_the_cache_once_and_settles_below() -> None:
+    lengths = [
+        length for length in range(8192, 262144, 8192) if any(p.frees_cache for p in stages(sharded(length))[0].points)
+    ]
+    (stage,), (line,) = stages(sharded(lengths[0])), estimate(sharded(lengths[0])).memory.stages
+    assert stage.points[-1].reserved_bytes == pytest.approx(line.settled_reserved_bytes, rel=1e-12)
+    assert line.settled_reserved_bytes < stage.reserved_peak_bytes
+
+
 @pytest.mark.parametrize("accumulation", [1, 4])
 def test_the_first_step_lacks_what_the_optimizer_has_not_made(accumulation: int) -> None:
     recipe = Recipe(
