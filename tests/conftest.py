@@ -29,7 +29,12 @@ from tests.needing import Skipped, missing
 
 pytest_plugins = ("tests.fixtures",)
 
-collect_ignore = ["libreoffice_cells.py", "worker/transformers_peaks.py", "estimator/memory/torch_counts.py"]
+collect_ignore = [
+    "libreoffice_cells.py",
+    "worker/transformers_peaks.py",
+    "estimator/memory/torch_counts.py",
+    "estimator/time/torch_traffic.py",
+]
 """Programs that other Pythons run: the system's has LibreOffice's bridge, that of another tool has transformers."""
 
 MOST_PROCESSES = 8

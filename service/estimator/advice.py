@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, TypeAlias
 
 from service.errors import Refused
@@ -11,6 +12,7 @@ from service.estimator.constants import CHECKPOINT_SECONDS, calibration_of, own_
 from service.estimator.memory.device import verdict_of
 from service.estimator.model.build import MIXERS, trains_everything
 from service.estimator.model.ledger import padding_fraction
+from service.estimator.parallelism.buckets import gathers_beside, reduce_bucket_numbers, reduces_beside
 from service.estimator.question import OffloadName, OwnedPrice, Price, Question, Recompute, Software
 from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.run.run import LoadedStage, loads_of, peak_stage_of, slowest_step, stages_of, total_seconds
@@ -55,6 +57,7 @@ def assumptions_of(question: Question, resolved: ResolvedQuestion) -> tuple[str,
         *(_stack(resolved) if question.recipe.stack is None else ()),
         *_depths(question, resolved),
         *_configuration(resolved),
+        *_exchange(resolved),
         *_documents(resolved),
         *_method(resolved),
         *(run if resolved.question.recipe.training_tokens is not None else ()),
@@ -112,6 +115,21 @@ def _configuration(resolved: ResolvedQuestion) -> Iterator[str]:
         yield "each rank holds two copies of its stage's weights (DualPipe)"
     if steps:
         yield f"steps take {own_scale(steps):.3g} times as long as formulas say, by {len(steps)} measured step(s)"
+
+
+def _exchange(resolved: ResolvedQuestion) -> Iterator[str]:
+    """How replicas exchange gradients and weights, as the stack does or the recipe says."""
+    workload, degrees = resolved.workload, resolved.degrees
+    if degrees.data * degrees.context == 1:
+        return
+    places = {True: "beside compute", False: "while compute waits"}
+    reduced = f"gradients are reduced {places[bool(reduces_beside(workload, degrees))]}"
+    last, numbers = workload.stack.bucket_stage, float(reduce_bucket_numbers(workload, degrees, is_first=True))
+    if last is not None and degrees.zero_stage <= last and numbers < inf:
+        reduced += f" in buckets of {numbers:,.0f}"
+    if degrees.zero_stage > 0:
+        reduced += f", and weights gathered {places[bool(gathers_beside(workload, degrees))]}"
+    yield reduced
 
 
 def _documents(resolved: ResolvedQuestion) -> Iterator[str]:

@@ -60,6 +60,9 @@ class Degrees:
         return self.data * self.context * self.tensor / (self.expert * self.expert_tensor)
 
 
+OPTIMIZER_STATES, GRADIENTS, WEIGHTS = 1, 2, 3
+"""ZeRO stage from which each kind of tensor is sharded."""
+
 ORDER_NUMBERS: dict[RankOrder, int] = {order: number for number, order in enumerate(get_args(RankOrder))}
 """Numbers by which columns of layouts name orders of ranks."""
 

@@ -619,6 +619,18 @@ class Software(Strict):
     logits_until: HeldUntil | None = None
     """How long the training loop holds the logits of a micro-batch, and all that hangs on them: through its loss, its
     backward pass, or until the next one has its own; as usual for the implementation where absent."""
+    overlap_reduce: bool | None = None
+    """Replicas add gradients up beside the backward pass (DeepSpeed's overlap_comm, Megatron's overlap-grad-reduce); as
+    usual for the stack where absent."""
+    overlap_gather: bool | None = None
+    """Sharded or updated weights are gathered beside compute (Megatron's overlap-param-gather, FSDP's
+    backward_prefetch); as usual for the stack where absent."""
+    reduce_bucket_numbers: Annotated[int, Interval(ge=1, le=1 << 40)] | None = None
+    """Gradients that one call reduces, more where one matrix has more (DeepSpeed's reduce_bucket_size, Megatron's
+    ddp-bucket-size, DDP's bucket_cap_mb over the bytes of a weight); the stack's own where absent."""
+    gather_bucket_numbers: Annotated[int, Interval(ge=1, le=1 << 40)] | None = None
+    """Weights that one call of ZeRO-3 gathers, more where one matrix has more (DeepSpeed's
+    stage3_prefetch_bucket_size); the stack's own where absent."""
     expandable_segments: bool | None = None
     """The allocator grows its segments instead of opening new ones, and so holds fewer fragments; as the stack's
     launcher sets it where absent."""

@@ -65,7 +65,7 @@ def sample_workload() -> Workload:
     return sample_resolved().workload
 
 
-def sample_rank_load() -> RankLoad:
-    """The load of the sample job on its one GPU."""
-    workload, degrees = sample_workload(), sample_degrees()
+def sample_rank_load(degrees: Degrees | None = None) -> RankLoad:
+    """The load of the sample job on its one GPU, or on the first of some."""
+    workload, degrees = sample_workload(), degrees or sample_degrees()
     return rank_load_of(workload, degrees, stage_at(workload, degrees, 0, None, 1))

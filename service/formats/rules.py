@@ -46,6 +46,16 @@ def number(value: Any) -> Any:
     return found
 
 
+def size(value: Any) -> int | None:
+    """A whole number, written as 5e8 too; None for auto, which the program works out."""
+    if _single(value) == "auto":
+        return None
+    found = number(value)
+    if found != int(found):
+        raise WrongType
+    return int(found)
+
+
 def boolean(value: Any) -> bool:
     """A truth value; an option without words is true."""
     if value == ():
@@ -79,6 +89,7 @@ def _single(value: Any) -> Any:
 CONVERTERS: Mapping[Converter, tuple[str, str]] = {
     integer: ("not_a_whole_number", "a whole number"),
     number: ("not_a_number", "a number"),
+    size: ("not_a_size", "a whole number, or auto"),
     boolean: ("not_true_or_false", "true or false; an option of a command line takes no word"),
     text: ("not_text", "a text, alone"),
     items: ("not_a_list", "a list"),
@@ -456,7 +467,8 @@ def _converted(entry: Entry, form: Converter) -> Any:
 
 
 FORMS: Mapping[str, Converter] = {
-    "integer": integer, "number": number, "boolean": boolean, "switch": boolean, "text": text, "items": items,
+    "integer": integer, "number": number, "size": size, "boolean": boolean, "switch": boolean, "text": text,
+    "items": items,
 }  # fmt: skip
 
 _KEYS: Mapping[str, Converter] = {"integer": int, "boolean": {"true": True, "false": False}.__getitem__}

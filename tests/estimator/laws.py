@@ -17,6 +17,7 @@ from service.estimator.answer import MemoryEstimate, Verdict
 from service.estimator.memory.device import HELD_SHARE, RESERVED_SHARE
 from service.estimator.memory.states import REDUCTION_BYTES
 from service.estimator.model.build import layer_shapes
+from service.estimator.parallelism.buckets import gather_bucket_numbers
 from service.estimator.parallelism.data import waits_for_last
 from service.estimator.question import (
     AttentionName,
@@ -436,15 +437,17 @@ def buffer_bytes(answer: MemoryEstimate, question: Question) -> tuple[float, flo
         load = loaded.load
         trained = float(load.parameters.dense_trained + load.parameters.expert_trained)
         stepping = trained * REDUCTION_BYTES / degrees.shard_group
+        filled = workload.software.reduce_bucket_numbers or workload.stack.reduce_bucket_numbers
+        ahead = max(load.largest_layer, gather_bucket_numbers(workload))
         every = (load.parameters.dense + load.parameters.expert) * weight
         flat = every if workload.implementation.accumulates_whole else 0.0
         in_turn = max(load.largest_trained_layer, load.largest_trained_end) * (weight + REDUCTION_BYTES)
         bounds = {
-            "gathered_weights": (load.largest_layer + load.gathered_ends) * weight if frees and not waits else every,
+            "gathered_weights": (ahead + load.gathered_ends) * weight if frees and not waits else every,
             "reduced_gradients": load.embedding_table * weight
             + flat
             + (trained * REDUCTION_BYTES if waits else in_turn),
-            "gradient_buckets": max(workload.stack.bucket_numbers, load.largest_table) * workload.state.gradient_bytes,
+            "gradient_buckets": 2 * max(filled, load.largest_table) * workload.state.gradient_bytes,
             "gradients": trained * REDUCTION_BYTES if waits else flat,
             "step_gradients": stepping,
         }

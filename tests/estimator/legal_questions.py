@@ -289,6 +289,28 @@ def recipes(draw: st.DrawFn, model: Model, run: Software, layout: Layout) -> Rec
 
 
 @st.composite
+def exchanges(draw: st.DrawFn, run: Software, layout: Layout) -> dict[str, Any]:
+    """Buckets and overlap of the data group, as far as the stack chooses them in a layout."""
+    stack, hides = STACKS[run.name], implementation_in(run).overlap.hides_gradients
+    stage = stack.zero_stages[0] if layout.zero_stage is None else layout.zero_stage
+    able = run.name != "deepspeed" or (layout.pipeline == 1 and stage > 0)
+    reduces = (None, False, True)[: 3 if able else 2] if "reduce" in stack.chooses_overlap else (None,)
+    reduce = draw(st.sampled_from(reduces))
+    serves = (hides if reduce is None else reduce) or not stack.buckets_serve_overlap
+    gathers = (None, False, True) if "gather" in stack.chooses_overlap else (None,)
+    has_shards = stage > 0 and (hides if reduce is None else reduce)
+    fills = serves and stack.bucket_stage is not None and stage <= stack.bucket_stage
+    return {
+        "overlap_reduce": reduce,
+        "overlap_gather": draw(st.sampled_from(gathers if has_shards else gathers[:2])),
+        "reduce_bucket_numbers": draw(st.sampled_from((None, 10**6, 10**9) if fills else (None,))),
+        "gather_bucket_numbers": draw(
+            st.sampled_from((None, 10**6, 10**9) if stage == 3 and stack.gather_bucket_numbers else (None,))
+        ),
+    }
+
+
+@st.composite
 def overlapping(draw: st.DrawFn, run: Software, model: Model, layout: Layout) -> Software:
     """A software that hides under its compute what a layout sends, or does not."""
     engine = implementation_in(run).uses_transformer_engine
@@ -297,6 +319,7 @@ def overlapping(draw: st.DrawFn, run: Software, model: Model, layout: Layout) ->
     experts = engine and bool(model.num_experts) and layout.expert > 1 and run.dispatcher != "allgather"
     return replace(
         run,
+        **draw(exchanges(run, layout)),
         tensor_overlap=draw(st.sampled_from((None, False, True) if tensor else (None, False))),
         expert_overlap=draw(st.sampled_from((False, True) if experts else (False,))),
     )

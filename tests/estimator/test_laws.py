@@ -152,7 +152,9 @@ def test_more_sharding_never_raises_idle_bytes(asked: Question) -> None:
     stack = STACKS[software_of(asked.recipe).name]
     stages = stack.zero_stages if asked.layout.pipeline == 1 else stack.pipeline_zero_stages
     offload = "none" if asked.layout.offload == "model" else asked.layout.offload
-    plain = with_recipe(asked, fp8_weights=False)
+    run = replace(requested_software(asked.recipe), overlap_reduce=None, overlap_gather=None)
+    run = replace(run, reduce_bucket_numbers=None, gather_bucket_numbers=None)
+    plain = with_recipe(asked, fp8_weights=False, stack=run)
     plain = with_layout(plain, reshard_after_forward=None, offload=offload, rank_order=None)
     plain = with_recipe(plain, optimizer="adamw") if stack is STACKS["megatron-core"] else plain
     answers = [

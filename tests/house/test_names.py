@@ -26,8 +26,8 @@ CLASSES_OF_COUNTS = frozenset({"Degrees", "Group", "ProductShape", "RankParamete
 """How many, or which: every field is a plain number."""
 
 COUNTS = frozenset({
-    "activation_layers",
-    "along_or_same", "bubble_micro_batches", "calls", "cast_numbers", "ceil_div", "columns", "copies", "count",
+    "activation_layers", "along_or_same", "bubble_micro_batches", "bucket_copies",
+    "calls", "cast_numbers", "ceil_div", "columns", "copies", "count",
     "crossing_share", "dense", "divisors", "doublings", "embedding_table", "expert", "expert_data", "expert_shards",
     "fill_numbers", "flat_parameters", "floor_div", "full_copies", "gathered_ends",
     "gpus", "half_copies", "in_flight", "inner",
@@ -35,7 +35,8 @@ COUNTS = frozenset({
     "layer_branches", "layers", "local_ranks", "maximum", "measured_scale", "micro_batches", "micro_batches_in_flight",
     "minimum", "most_parameters_served", "one_group_parameters",
     "network_scale", "optimal_parameters", "own_scale", "padded_vocabulary",
-    "passes", "piece_copies", "product_scale", "rank_logits", "ranks", "recomputed_layers", "reduced_group",
+    "passes", "piece_copies", "product_scale", "rank_logits", "ranks", "recomputed_layers",
+    "reduce_bucket_numbers", "reduced_group",
     "repeated_forwards", "rows", "rule_parameters",
     "scale", "shape", "shards", "slowness", "spread_scale", "square_root", "stack_scale",
     "stride", "summed", "take", "trained_layers", "trained_numbers", "undivided_share", "warm_flights",

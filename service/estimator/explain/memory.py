@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from service.estimator.answer import Estimate, Explanation, Inputs, StageMemory
-from service.estimator.degrees import divisors
+from service.estimator.degrees import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, divisors
 from service.estimator.explain.expression import (
     At,
     Explained,
@@ -40,15 +40,9 @@ from service.estimator.memory.memory import (
     workspace_parts,
 )
 from service.estimator.model.ledger import Ops, by_operation
+from service.estimator.parallelism.buckets import gather_bucket_numbers, reduce_bucket_numbers
 from service.estimator.parallelism.context import exchanged_bytes, key_value_bytes
-from service.estimator.parallelism.data import (
-    GRADIENTS,
-    OPTIMIZER_STATES,
-    WEIGHTS,
-    expert_shards,
-    shards,
-    waits_for_last,
-)
+from service.estimator.parallelism.data import expert_shards, shards, waits_for_last
 from service.estimator.parallelism.pipeline import HeldMoment, held_moments, in_flight
 from service.estimator.parallelism.stages import Stage, handed_stream_bytes, sequence_stream_bytes, stream_bytes
 from service.estimator.question import Recompute
@@ -223,6 +217,9 @@ def _gathered_weights(rank: Rank, _: str) -> Explained:
         return states.all_gathered_weights, Expression("every_weight * weight_bytes", every)
     groups = numbers_of(load, "largest_layer", "gathered_ends")
     freed = "(largest_layer + gathered_ends) * weight_bytes"
+    if ahead := gather_bucket_numbers(workload):
+        groups["bucket_numbers"] = float(ahead)
+        freed = "(max(largest_layer, bucket_numbers) + gathered_ends) * weight_bytes"
     if not waits_for_last(workload, degrees):
         inputs = {**groups, "weight_bytes": workload.state.gathered_bytes}
         return states.all_gathered_weights, Expression(freed, inputs)
@@ -289,18 +286,19 @@ def _buckets(rank: Rank, _: str) -> Explained:
         halves = workload.state.half_gradient_bytes
         copied = float(rank.held.half_gradients) if halves else float(rank.held.gradients)
         parts.append(Expression("gradient_bytes", {"gradient_bytes": copied}))
-    if workload.stack.bucket_numbers and degrees.zero_stage >= OPTIMIZER_STATES:
+    if workload.stack.copies_buckets and degrees.zero_stage >= OPTIMIZER_STATES:
         inputs = _trained(rank) | {
             "largest_table": float(load.largest_table),
-            "bucket_numbers": float(workload.stack.bucket_numbers),
+            "bucket_numbers": float(reduce_bucket_numbers(workload, degrees, is_first=True)),
             "bytes_each": workload.state.gradient_bytes,
+            "buffers": float(states.bucket_copies(workload, degrees)),
         }
         numbers = "max(bucket_numbers, largest_table)"
         if not states.is_one_buffer(workload):
             numbers = f"min({numbers}, trained_weights)"
         elif degrees.zero_stage < WEIGHTS:
             numbers = "bucket_numbers"
-        parts.append(Expression(f"{numbers} * bytes_each", inputs))
+        parts.append(Expression(f"buffers * {numbers} * bytes_each", inputs))
     return states.bucket_bytes, joined("+", parts)
 
 

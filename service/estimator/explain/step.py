@@ -8,7 +8,7 @@ from typing import Any
 
 from service.estimator.answer import Communication, Estimate, Explanation, Inputs
 from service.estimator.constants import LAUNCH_SECONDS, measured_scale
-from service.estimator.degrees import Transfer, divisors
+from service.estimator.degrees import OPTIMIZER_STATES, WEIGHTS, Transfer, divisors
 from service.estimator.explain.expression import (
     At,
     Expression,
@@ -23,6 +23,7 @@ from service.estimator.memory.memory import OFF_DEVICE, OFFLOADED_ACTIVATIONS
 from service.estimator.model.ledger import Ops
 from service.estimator.numeric import ceil_div, summed
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
+from service.estimator.parallelism.buckets import is_beside
 from service.estimator.parallelism.pipeline import bubble_micro_batches
 from service.estimator.resolve import ResolvedQuestion
 from service.estimator.run.run import (
@@ -201,7 +202,7 @@ def _accumulation(slowest: Slowest, _: str) -> PartExpression:
         "trained_weights": float(parameters.dense_trained + parameters.expert_trained),
         "memory_bytes_per_s": kernels.rates_of(workload).bytes_per_s,
     }
-    if slowest.resolved.degrees.zero_stage == data.WEIGHTS:
+    if slowest.resolved.degrees.zero_stage == WEIGHTS:
         each = "sharded_copy_bytes"
         inputs[each] = workload.implementation.overlap.sharded_copy_bytes
     elif workload.software.gradient_fusion:
@@ -315,7 +316,11 @@ def _exposed(slowest: Slowest, part: str) -> PartExpression:
 def _exposed_data(slowest: Slowest, _: str) -> PartExpression:
     """Sharded weights and gradients of every micro-batch, and what the data group exchanges once a step."""
     workload, degrees, micro = slowest.workload, slowest.resolved.degrees, slowest.work.micro
-    sharded, parts, inputs = _axis(slowest, "data").under("each_micro_batch"), [], _wires(slowest)
+    parts, inputs = [], _wires(slowest)
+    sharded, waits = _beside_and_waiting(slowest, slowest.sent.data.transfers, "micro_batch")
+    if waits.text != "0":
+        inputs |= {**slowest.accumulation, **waits.inputs}
+        parts.append(f"accumulation * ({waits.text})")
     if sharded.text != "0":
         free = _free_seconds(slowest)
         contention = workload.constants.contention_fraction
@@ -323,18 +328,36 @@ def _exposed_data(slowest: Slowest, _: str) -> PartExpression:
         seen = f"max(0, {sharded.text} - free_seconds) + contention_fraction * min({sharded.text}, free_seconds)"
         parts.append(f"accumulation * ({seen})")
     transfers = data.step_transfers(workload, degrees, slowest.work.loaded.load.parameters)
-    once = _transfers({"each_step": (1.0, transfers)}, slowest.interconnect)
+    once, late = _beside_and_waiting(slowest, transfers, "step")
+    if late.text != "0":
+        inputs |= late.inputs
+        parts.append(late.text)
     if once.text != "0":
-        hides = workload.implementation.overlap.hides_gradients
         inputs |= {
             **once.inputs,
-            "seen_fraction": workload.constants.exposed_gradient_fraction if hides else 1.0,
+            "seen_fraction": workload.constants.exposed_gradient_fraction,
             "backward_seconds": max(0.0, float(micro.exposed.free) - float(micro.compute.forward)),
         }
         rest = f"max(0, (1 - seen_fraction) * ({once.text}) - backward_seconds)"
         parts.append(f"seen_fraction * ({once.text}) + {rest}")
-    formula = transfer_seconds if once.text == "0" else communication.exposed_once_seconds
+    formula = transfer_seconds if once.text == late.text == "0" else communication.exposed_once_seconds
     return formula, Expression(" + ".join(parts) or "0", inputs)
+
+
+def _beside_and_waiting(slowest: Slowest, transfers: tuple[Transfer, ...], every: str) -> tuple[Expression, Expression]:
+    """Seconds of transfers of the data group that run beside compute, and of those that wait for its end."""
+    chosen: dict[bool, tuple[Transfer, ...]] = {
+        beside: tuple(
+            one
+            for one in transfers
+            if bool(is_beside(slowest.workload, slowest.resolved.degrees, one.content)) is beside
+        )
+        for beside in (True, False)
+    }
+    return (
+        _transfers({f"each_{every}": (1.0, chosen[True])}, slowest.interconnect),
+        _transfers({f"each_{every}_waiting": (1.0, chosen[False])}, slowest.interconnect),
+    )
 
 
 def _free_seconds(slowest: Slowest) -> float:
@@ -495,8 +518,8 @@ def _optimizer(slowest: Slowest, _: str) -> PartExpression:
         each = optimizer.orthogonalization_of(workload, degrees, slowest.work.loaded.stage)
         inputs |= {
             **numbers_of(each, "dense_seconds", "expert_seconds", "longest_seconds"),
-            "ranks": float(data.shards(degrees, data.OPTIMIZER_STATES)),
-            "expert_ranks": float(data.expert_shards(degrees, data.OPTIMIZER_STATES)),
+            "ranks": float(data.shards(degrees, OPTIMIZER_STATES)),
+            "expert_ranks": float(data.expert_shards(degrees, OPTIMIZER_STATES)),
         }
         formula = optimizer.orthogonalization_seconds
         text += " + max(dense_seconds / ranks + expert_seconds / expert_ranks, longest_seconds)"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial, reduce
 
-from service.estimator.degrees import Degrees, divisors, padded_vocabulary
+from service.estimator.degrees import OPTIMIZER_STATES, Degrees, divisors, padded_vocabulary
 from service.estimator.model.ledger import (
     WIDE_BYTES,
     Op,
@@ -16,7 +16,7 @@ from service.estimator.model.ledger import (
     kept_matrices,
 )
 from service.estimator.numeric import Amount, Condition, both, ceil_div, either, maximum, minimum, summed, where
-from service.estimator.parallelism.data import OPTIMIZER_STATES
+from service.estimator.parallelism.buckets import gathers_ends_apart
 from service.estimator.parallelism.stages import (
     RankParameters,
     Stage,
@@ -852,8 +852,7 @@ def _largest_table(groups: Sequence[tuple[Condition, Ops]], split: tuple[Amount,
 
 def _gathered_ends(workload: Workload, stage: Stage, split: tuple[Amount, ...], largest: Amount) -> Amount:
     """Embedding and head together where the root of the model is one group, else the larger of them."""
-    apart = workload.stack.ends_apart_since
-    if apart is not None and at_least(workload.versions.torchtitan, apart):
+    if gathers_ends_apart(workload):
         return largest
     first = where(stage.is_first, _parameters(workload.ledger.embedding, split), 0.0)
     return first + where(stage.is_last, _parameters(workload.ledger.head, split), 0.0)

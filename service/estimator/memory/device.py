@@ -6,10 +6,9 @@ from typing import Literal
 
 from service.estimator.answer import Basis, Interval, Verdict
 from service.estimator.constants import MeasuredBytes, calibration_of
-from service.estimator.degrees import Degrees
+from service.estimator.degrees import OPTIMIZER_STATES, WEIGHTS, Degrees
 from service.estimator.memory.activations import RankLoad, rank_logits
 from service.estimator.numeric import Amount, Condition, both, maximum, minimum, summed, where
-from service.estimator.parallelism.data import OPTIMIZER_STATES, WEIGHTS
 from service.estimator.parallelism.stages import stream_bytes
 from service.estimator.question import Gpu
 from service.estimator.software.versions import at_least

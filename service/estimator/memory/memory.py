@@ -6,7 +6,7 @@ from typing import Literal
 
 from service.estimator.answer import Phase
 from service.estimator.complete import CompleteLayout
-from service.estimator.degrees import Degrees
+from service.estimator.degrees import OPTIMIZER_STATES, Degrees
 from service.estimator.memory.activations import RankLoad
 from service.estimator.memory.device import FlatCopies, cached_bytes, flat_copies
 from service.estimator.memory.states import (
@@ -25,7 +25,6 @@ from service.estimator.memory.states import (
 from service.estimator.model.ledger import WIDE_BYTES
 from service.estimator.numeric import Amount, Condition, both, either, is_nothing, maximum, minimum, summed, where
 from service.estimator.parallelism.context import exchanged_bytes
-from service.estimator.parallelism.data import OPTIMIZER_STATES
 from service.estimator.parallelism.pipeline import in_flight, interleaved_bytes, warm_passes
 from service.estimator.parallelism.stages import Stage, sequence_stream_bytes, stream_bytes
 from service.estimator.question import OffloadName, ScheduleName

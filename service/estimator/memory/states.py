@@ -2,18 +2,11 @@
 
 from dataclasses import dataclass
 
-from service.estimator.degrees import Degrees
+from service.estimator.degrees import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, Degrees
 from service.estimator.memory.activations import RankLoad
 from service.estimator.numeric import Amount, both, is_nothing, maximum, minimum, where
-from service.estimator.parallelism.data import (
-    GRADIENTS,
-    OPTIMIZER_STATES,
-    WEIGHTS,
-    expert_shards,
-    reduced_group,
-    shards,
-    waits_for_last,
-)
+from service.estimator.parallelism.buckets import gather_bucket_numbers, reduce_bucket_numbers, reduces_beside
+from service.estimator.parallelism.data import expert_shards, reduced_group, shards, waits_for_last
 from service.estimator.parallelism.stages import RankParameters
 from service.estimator.software.precision import moment_bytes, quantized_bytes, state_numbers
 from service.estimator.software.versions import at_least
@@ -278,8 +271,9 @@ def all_gathered_weights(
     """Bytes of whole weights, and of their gradients, that one rank holds at once.
 
     Formula:
-        ZeRO-3, freed after use: weights of the embedding's and the head's group and of one layer; the gradients of the
-        largest of either, once in the compute format and once as they are reduced
+        ZeRO-3, freed after use: weights of the embedding's and the head's group and of one layer, or of the bucket that
+        is gathered ahead if that has more; the gradients of the largest of either, once in the compute format and once
+        as they are reduced
         the same where gradients wait for the last micro-batch: those weights, and every one of v - 1 of v chunks, while
         a chunk runs forward; every weight at the end of its backward pass; every fp32 gradient
         ZeRO-3, kept: every weight; with a pipeline every fp32 gradient, else one layer's in both formats
@@ -304,7 +298,7 @@ def all_gathered_weights(
     every, trained = own.dense + own.expert, own.dense_trained + own.expert_trained
     weight = workload.state.gathered_bytes
     reducing = weight + reduction_bytes(workload)
-    freed = (load.largest_layer + load.gathered_ends) * weight
+    freed = (maximum(load.largest_layer, gather_bucket_numbers(workload)) + load.gathered_ends) * weight
     one_layer_bytes = maximum(load.largest_trained_layer, load.largest_trained_end) * reducing
     frees, waits = degrees.reshard_after_forward == 1, waits_for_last(workload, degrees)
     others = where(waits, (1 - 1 / chunks) * every * weight, 0.0)
@@ -373,16 +367,16 @@ def bucket_bytes(workload: Workload, degrees: Degrees, load: RankLoad, gradient_
     """Bytes of buckets in which the data group adds gradients up, beside the gradients themselves.
 
     Formula:
-        replicas that shard nothing: as much as the gradients; ZeRO: the stack's bucket, or the largest matrix if that
-        is larger, or all gradients if they are fewer; for gradients in the compute format below ZeRO-3 one buffer of a
-        whole bucket, as larger matrices are reduced where they lie
+        replicas that shard nothing: as much as the gradients; ZeRO: a bucket as the recipe or the stack has it, or the
+        largest matrix if that is larger, or all gradients if they are fewer; for gradients in the compute format below
+        ZeRO-3 a whole bucket, as larger matrices are reduced where they lie; twice below ZeRO-3 beside compute
     Args:
         gradient_bytes: gradients of the rank [byte]
     Returns: bytes of one rank [byte]
     Source:
-        torch DistributedDataParallel (gradient_as_bucket_view is off); DeepSpeed reduce_bucket_size, 5e8 numbers;
-        deepspeedai/DeepSpeed@v0.12.3 runtime/zero/stage_1_and_2.py backward (contiguous_gradients is on: ipg_buffer),
-        reduce_ipg_grads (extra_large_param_to_reduce); stage3.py __ipg_bucket_flat_buffer
+        torch DistributedDataParallel (gradient_as_bucket_view is off); deepspeedai/DeepSpeed@v0.12.3
+        runtime/zero/stage_1_and_2.py backward (contiguous_gradients is on: ipg_buffer, a second one with overlap_comm),
+        reduce_ipg_grads (extra_large_param_to_reduce); stage3.py __ipg_bucket_flat_buffer (one)
 
     >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
     >>> bucket_bytes(sample_workload(), sample_degrees(data=8), sample_rank_load(), 4.0)
@@ -390,18 +384,34 @@ def bucket_bytes(workload: Workload, degrees: Degrees, load: RankLoad, gradient_
     """
     copied = where(both(degrees.zero_stage == 0, degrees.data > 1), gradient_bytes, 0.0)
     trained = load.parameters.dense_trained + load.parameters.expert_trained
-    own = workload.stack.bucket_numbers
-    numbers = maximum(own, load.largest_table) if own else 0.0
-    if is_one_buffer(workload):
-        numbers = where(trained > 0, where(degrees.zero_stage >= WEIGHTS, numbers, own), 0.0)
-    bucket = (numbers if is_one_buffer(workload) else minimum(numbers, trained)) * workload.state.gradient_bytes
-    reduced = where(degrees.zero_stage >= OPTIMIZER_STATES, bucket, 0.0)
+    reduced: Amount = 0.0
+    if workload.stack.copies_buckets:
+        own = reduce_bucket_numbers(workload, degrees, is_first=True)
+        numbers = maximum(own, load.largest_table)
+        if is_one_buffer(workload):
+            numbers = where(trained > 0, where(degrees.zero_stage >= WEIGHTS, numbers, own), 0.0)
+        bucket = (numbers if is_one_buffer(workload) else minimum(numbers, trained)) * workload.state.gradient_bytes
+        reduced = where(degrees.zero_stage >= OPTIMIZER_STATES, bucket_copies(workload, degrees) * bucket, 0.0)
     return (copied if workload.stack.buckets_gradients else 0.0) + reduced
 
 
 def is_one_buffer(workload: Workload) -> bool:
     """Whether gradients are copied into one buffer of a whole bucket, as those in the compute format are."""
     return workload.state.gradient_bytes == workload.precision.element_bytes
+
+
+def bucket_copies(workload: Workload, degrees: Degrees) -> Amount:
+    """Buffers of buckets that a rank has at once.
+
+    Formula: one that fills beside one that is reduced, in ZeRO-1 and 2 beside compute; else one
+    Returns: buffers [1]
+    Source: deepspeedai/DeepSpeed@edaa722 runtime/zero/stage_1_and_2.py setup_buckets
+
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> bucket_copies(sample_workload(), sample_degrees(data=8, zero_stage=2))
+    2
+    """
+    return where(both(reduces_beside(workload, degrees), degrees.zero_stage < WEIGHTS), 2, 1)
 
 
 def table_gradient_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> Amount:

@@ -4,7 +4,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from service.estimator.answer import Content
-from service.estimator.degrees import Degrees, Spacing, Transfer, expert_replica_spacing, replica_spacing
+from service.estimator.degrees import (
+    GRADIENTS,
+    OPTIMIZER_STATES,
+    WEIGHTS,
+    Degrees,
+    Spacing,
+    Transfer,
+    expert_replica_spacing,
+    replica_spacing,
+)
 from service.estimator.numeric import (
     Amount,
     Condition,
@@ -13,7 +22,6 @@ from service.estimator.numeric import (
     either,
     implies,
     is_nothing,
-    maximum,
     minimum,
     where,
 )
@@ -21,10 +29,6 @@ from service.estimator.parallelism.stages import RankParameters
 from service.estimator.rule import LayoutRule, Rule, divisors_of
 from service.estimator.software.precision import DTYPE_BYTES
 from service.estimator.workload import Workload
-
-OPTIMIZER_STATES, GRADIENTS, WEIGHTS = 1, 2, 3
-"""ZeRO stage from which each kind of tensor is sharded."""
-
 
 RULES: dict[str, LayoutRule] = {
     "degrees_fill_cluster": Rule(lambda w, d: d.gpus == w.cluster.gpus),
@@ -89,6 +93,14 @@ class _Group:
     """Parameters of the rank before sharding."""
     trained: Amount
     """The trained ones among them."""
+    reductions: Amount
+    """Calls in which their gradients are reduced once."""
+    gathers: Amount
+    """Calls in which they are gathered once."""
+    kept: Amount
+    """Those of the parameters that stay gathered between forward and backward."""
+    kept_gathers: Amount
+    """Calls that gather those."""
     shard: Amount
     """Ranks over which sharded tensors are spread."""
     ranks: Amount
@@ -105,12 +117,14 @@ def _groups(degrees: Degrees, parameters: RankParameters) -> Iterator[_Group]:
     ranks = degrees.data * degrees.context
     shard = minimum(degrees.shard_group, ranks)
     trained, matrices = parameters.dense_trained, parameters.dense_products
-    yield _Group(parameters.dense, trained, shard, ranks, replica_spacing(degrees), minimum(matrices, trained))
+    calls = parameters.dense_reductions, parameters.dense_gathers, parameters.kept, parameters.kept_gathers
+    yield _Group(parameters.dense, trained, *calls, shard, ranks, replica_spacing(degrees), minimum(matrices, trained))
     if not is_nothing(parameters.expert):
         ranks, shard = degrees.expert_data, _expert_group(degrees)
         spacing = expert_replica_spacing(degrees)
         trained, products = parameters.expert_trained, parameters.expert_products
-        own = _Group(parameters.expert, trained, shard, ranks, spacing, minimum(products, trained))
+        calls = parameters.expert_reductions, parameters.expert_gathers, 0.0, 0.0
+        own = _Group(parameters.expert, trained, *calls, shard, ranks, spacing, minimum(products, trained))
         yield replace(own, weights="expert_weights", gradients="expert_gradients", updates="expert_updates")
 
 
@@ -157,34 +171,41 @@ def reduced_group(workload: Workload, degrees: Degrees) -> Amount:
 def micro_batch_transfers(
     workload: Workload, degrees: Degrees, parameters: RankParameters, backwards: Amount
 ) -> tuple[Transfer, ...]:
-    """What one rank sends for every micro-batch, layer by layer: only where weights or gradients are sharded.
+    """What one rank sends for every micro-batch, call by call: only where weights or gradients are sharded.
 
     Formula:
         zero 3: gather weights forward, and r times backward where resharded, but not forward where they stay whole
-        since the backward pass before; zero 2 and 3: reduce-scatter gradients of what is trained, but none that wait
-        for the last micro-batch, and those of a group of micro-batches once
+        since the backward pass before, nor backward where their unit stays whole since the forward pass; zero 2 and 3:
+        reduce-scatter gradients of what is trained, but none that wait for the last micro-batch, and those of a group
+        of micro-batches once
     Args:
         parameters: parameters of the rank before sharding
         backwards: backward passes of the mean layer, r [1]
     Returns: the transfers
     Source:
-        Rajbhandari et al. 2020, arXiv:1910.02054, section 7; Zhao et al. 2023, arXiv:2304.11277, section 3.2.1 (a unit
-        is a layer, so that each pays the latency of its own collectives)
+        Rajbhandari et al. 2020, arXiv:1910.02054, section 7; Zhao et al. 2023, arXiv:2304.11277, section 3.2.1 (each
+        unit pays the latency of its own collectives)
     """
     transfers: list[Transfer] = []
-    layers = maximum(1, workload.model.num_hidden_layers / degrees.pipeline)
     freed = degrees.reshard_after_forward
     waits = waits_for_last(workload, degrees)
-    gathers = where(degrees.zero_stage >= WEIGHTS, (where(waits, 0, 1) + backwards) * freed, 0)
+    resharding = where(degrees.zero_stage >= WEIGHTS, freed, 0)
+    first = where(waits, 0, 1)
     kept = where(degrees.zero_stage == WEIGHTS, where(waits, 0, freed), 1)
     reduces = where(degrees.zero_stage >= GRADIENTS, kept, 0)
     if workload.software.grouped_reductions or workload.implementation.accumulates_whole:
         reduces = reduces / reduced_group(workload, degrees)
     for group in _groups(degrees, parameters):
-        weights, gradients = group.parameters * workload.state.gathered_bytes, group.trained * reduced_bytes(workload)
-        ranks = group.shard, group.spacing
-        transfers.append(Transfer("all_gather", weights / layers, gathers * layers, *ranks, group.weights))
-        transfers.append(Transfer("reduce_scatter", gradients / layers, reduces * layers, *ranks, group.gradients))
+        ranks, reduced, gradients = (
+            (group.shard, group.spacing),
+            group.reductions,
+            group.trained * reduced_bytes(workload),
+        )
+        gathers = (first + backwards) * group.gathers - first * backwards * group.kept_gathers
+        numbers = (first + backwards) * group.parameters - first * backwards * group.kept
+        weights = numbers * workload.state.gathered_bytes / where(gathers > 0, gathers, 1)
+        transfers.append(Transfer("all_gather", weights, resharding * gathers, *ranks, group.weights))
+        transfers.append(Transfer("reduce_scatter", gradients / reduced, reduces * reduced, *ranks, group.gradients))
     return tuple(transfers)
 
 
@@ -212,14 +233,17 @@ def step_transfers(workload: Workload, degrees: Degrees, parameters: RankParamet
         gradients, spacing = group.trained * reduced_bytes(workload), group.spacing
         weights = where(whole == 1, group.parameters, group.trained) * workload.state.gathered_bytes
         sharded = where(degrees.zero_stage >= OPTIMIZER_STATES, group.shard, 1)
-        gathers, shard = stage_one + stage_two + whole, group.shard
-        transfers.append(Transfer("reduce_scatter", gradients, stage_one + whole, shard, spacing, group.gradients))
-        transfers.append(Transfer("all_gather", weights, gathers, shard, spacing, group.weights))
+        gathers, ranks = stage_one + stage_two + whole, (group.shard, spacing)
+        reduced, gathered = group.reductions, group.gathers
+        counts = (stage_one + whole) * reduced, gathers * gathered
+        transfers.append(Transfer("reduce_scatter", gradients / reduced, counts[0], *ranks, group.gradients))
+        transfers.append(Transfer("all_gather", weights / gathered, counts[1], *ranks, group.weights))
         replicas, same_shard = group.ranks / sharded, replace(spacing, step=sharded)
-        transfers.append(Transfer("all_reduce", gradients / sharded, 1, replicas, same_shard, group.gradients))
+        shard_bytes = gradients / sharded / reduced
+        transfers.append(Transfer("all_reduce", shard_bytes, reduced, replicas, same_shard, group.gradients))
         if workload.optimizer.needs_whole_matrices:
-            updates, calls = group.matrices * UPDATE_BYTES / shard, where(degrees.zero_stage >= WEIGHTS, 2, 0)
-            transfers.append(Transfer("all_to_all", updates, calls, shard, spacing, group.updates))
+            updates, calls = group.matrices * UPDATE_BYTES / group.shard, where(degrees.zero_stage >= WEIGHTS, 2, 0)
+            transfers.append(Transfer("all_to_all", updates, calls, *ranks, group.updates))
     return tuple(transfers)
 
 

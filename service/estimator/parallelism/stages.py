@@ -4,10 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from itertools import accumulate
 
-from service.estimator.degrees import Degrees, divisors
+from service.estimator.degrees import OPTIMIZER_STATES, WEIGHTS, Degrees, divisors
 from service.estimator.model.build import is_trained_wide
 from service.estimator.model.ledger import WIDE_BYTES, Ops, Split, Weight
-from service.estimator.numeric import Amount, Condition, summed, take, where
+from service.estimator.numeric import Amount, Condition, ceil_div, maximum, minimum, summed, take, where
+from service.estimator.parallelism.buckets import (
+    gather_bucket_numbers,
+    gathers_ends_apart,
+    reduce_bucket_numbers,
+)
 from service.estimator.software.precision import state_numbers
 from service.estimator.workload import Workload, quantizes_head
 
@@ -68,6 +73,16 @@ class RankParameters:
     """Those of `expert` that are matrices of layers, which low-precision recipes keep copies of."""
     dense_products: Amount
     """Those of `dense` that are matrices of layers, which low-precision recipes keep copies of."""
+    dense_reductions: Amount
+    """Calls in which the data group reduces the gradients of `dense_trained` once."""
+    expert_reductions: Amount
+    dense_gathers: Amount
+    """Calls in which the data group gathers `dense` once."""
+    expert_gathers: Amount
+    kept: Amount
+    """Those of `dense` that stay gathered from the forward to the backward pass of ZeRO-3."""
+    kept_gathers: Amount
+    """Calls that gather them."""
 
     def plus(self, other: "RankParameters") -> "RankParameters":
         """The sum with another rank's parameters."""
@@ -76,14 +91,18 @@ class RankParameters:
         )
 
     def less(self, other: "RankParameters") -> "RankParameters":
-        """Those that are not another's, which are among them."""
-        return RankParameters(
-            **{field.name: getattr(self, field.name) - getattr(other, field.name) for field in fields(self)}
-        )
+        """Those that are not another's, which are among them; each is part of a call that the others fill."""
+        calls = {name: getattr(self, name) for name in _CALLS}
+        numbers = [field.name for field in fields(self) if field.name not in _CALLS]
+        return RankParameters(**calls, **{name: getattr(self, name) - getattr(other, name) for name in numbers})
 
     def over(self, ranks: Amount) -> "RankParameters":
         """The share of each of several ranks."""
         return RankParameters(**{field.name: getattr(self, field.name) / ranks for field in fields(self)})
+
+
+_CALLS = ("dense_reductions", "expert_reductions", "dense_gathers", "expert_gathers", "kept_gathers")
+"""Fields of `RankParameters` that count calls."""
 
 
 def _counts_between(workload: Workload, first: Amount, last: Amount) -> tuple[Amount, ...]:
@@ -176,7 +195,75 @@ def rank_parameters(
                     added["dense_copied"] = parameters
                 for name, amount in added.items():
                     sums[name] = sums[name] + amount
-    return RankParameters(**sums)
+    return RankParameters(**{**sums, **_data_calls(workload, degrees, stage, split)})
+
+
+ROUNDING = 1e-9
+"""Part of a bucket that sums of shares may leave by rounding. Source: IEEE 754, binary64."""
+
+
+def _whole_calls(filled: Amount) -> Amount:
+    """Calls for so many buckets, the last of which need not be full."""
+    return maximum(1, ceil_div(filled - ROUNDING, 1))
+
+
+def _data_calls(workload: Workload, degrees: Degrees, stage: Stage, split: tuple[Amount, ...]) -> dict[str, Amount]:
+    """Calls in which the data group reduces the gradients of one rank, and gathers its weights, once.
+
+    A bucket is closed by the matrix that fills it, so a matrix that is larger has a call of its own; sums of shares
+    count no fewer calls than are made. What is sharded layer by layer has a call for each layer and for the ends.
+
+    Source:
+        torch csrc/distributed/c10d/reducer.cpp compute_bucket_assignment_by_size; NVIDIA/Megatron-LM@d98e8a64
+        core/distributed/param_and_grad_buffer.py; deepspeedai/DeepSpeed@edaa722 runtime/zero/stage_1_and_2.py,
+        runtime/utils.py all_gather_dp_groups (one call for all), runtime/zero/partitioned_param_coordinator.py;
+        torch distributed/fsdp (a call a unit; the root stays gathered after its forward pass); torchtitan 0.3.0
+        distributed/fsdp.py (the head's unit does)
+    """
+    stack, bucket = workload.stack, reduce_bucket_numbers(workload, degrees, is_first=stage.is_first)
+    fetched, buckets, calls = gather_bucket_numbers(workload), stack.bucket_stage, dict[str, Amount]()
+    apart = workload.implementation.runs_transformers  # others join queries, keys and values, and gate and up
+    groups = [(times, [weight for op in ops for weight in op.weights]) for times, ops in stage_ops(workload, stage)]
+    for group in ("dense", "expert"):
+        reduced: Amount = 0.0
+        gathered: Amount = 0.0
+        units: Amount = 0.0
+        for times, weights in groups:
+            own = [weight for weight in weights if (weight.split is Split.EXPERT) == (group == "expert")]
+            for weight in own:
+                matrices = weight.copies * (len(weight.matrices) or 1 if apart else 1)
+                on_rank = matrices / (degrees.expert if group == "expert" else 1)
+                numbers = weight.parameters / split[weight.split] / on_rank
+                count = times * on_rank * _copies_on_rank(weight, degrees)
+                if weight.trained and buckets is not None:
+                    reduced = reduced + count * minimum(1, numbers / bucket)
+                if fetched:
+                    gathered = gathered + count * minimum(1, numbers / fetched)
+            units = units + (times if own else 0)
+        if group == "dense":
+            first, last = where(stage.is_first, 1, 0), where(stage.is_last, 1, 0)
+            units = stage.layers + (first + last if gathers_ends_apart(workload) else maximum(first, last))
+        if stack.buckets_serve_overlap:  # chunks after the first have one bucket each
+            reduced = reduced / degrees.virtual_pipeline
+        units = maximum(1, units)  # a stage may be empty
+        filled = _whole_calls(reduced) + (degrees.virtual_pipeline - 1 if stack.buckets_serve_overlap else 0)
+        once = units if buckets is None else where(degrees.zero_stage <= buckets, filled, units)
+        updated = where(degrees.zero_stage <= OPTIMIZER_STATES, once, 1) if stack.gathers_buckets else 1
+        calls[f"{group}_reductions"] = once
+        calls[f"{group}_gathers"] = where(
+            degrees.zero_stage == WEIGHTS, _whole_calls(gathered) if fetched else units, updated
+        )
+    first = where(stage.is_first, 0 if gathers_ends_apart(workload) else 1, 0) if stack.keeps_root else 0
+    last = where(stage.is_last, 1, 0) if stack.keeps_root else 0
+    ends = ((first, workload.ledger.embedding), (last, workload.ledger.head))
+    calls["kept"] = summed(
+        has_it * weight.parameters * _copies_on_rank(weight, degrees) / split[weight.split]
+        for has_it, ops in ends
+        for op in ops
+        for weight in op.weights
+    )
+    calls["kept_gathers"] = maximum(first, last)
+    return calls
 
 
 def stage_total(workload: Workload, degrees: Degrees, stage: Stage) -> int:

@@ -1,11 +1,12 @@
 """Rules of software and GPU: operations, losses, versions, kernels, formats and power; choices without effect."""
 
 from dataclasses import fields
+from typing import Literal
 
 from service.estimator.complete import CompleteLayout
+from service.estimator.degrees import GRADIENTS, OPTIMIZER_STATES, WEIGHTS
 from service.estimator.model.build import recurrences_of
 from service.estimator.numeric import both, implies
-from service.estimator.parallelism.data import GRADIENTS
 from service.estimator.parallelism.pipeline import partition_layers
 from service.estimator.question import AttentionName, Gpu, Software, Versions
 from service.estimator.rule import LayoutRule, Rule, WorkloadRule
@@ -83,6 +84,17 @@ def _is_megatron(workload: Workload) -> bool:
     return workload.software.name == "megatron-core"
 
 
+def _choosing(transfer: Literal["reduce", "gather"]) -> str:
+    """The stacks whose overlap of a transfer can be chosen."""
+    return " or ".join(name for name, row in STACKS.items() if transfer in row.chooses_overlap)
+
+
+def _reduces_beside(workload: Workload) -> bool:
+    """Whether Megatron-Core reduces gradients beside the backward pass, in any layout."""
+    chosen = workload.requested.overlap_reduce
+    return workload.implementation.overlap.hides_gradients if chosen is None else chosen
+
+
 SOFTWARE_RULES: dict[str, WorkloadRule] = {
     "stack_has_the_implementation": Rule(
         lambda w, _: _has_implementation(w),
@@ -139,6 +151,22 @@ SOFTWARE_RULES: dict[str, WorkloadRule] = {
             not w.requested.tensor_overlap
             or w.implementation.uses_transformer_engine
             or w.software.name == "torchtitan"
+        )
+    ),
+    "overlapped_reduction_is_chosen": Rule(
+        lambda w, _: w.requested.overlap_reduce is None or "reduce" in w.stack.chooses_overlap,
+        lambda *_: {"stacks": _choosing("reduce")},
+    ),
+    "overlapped_gather_is_chosen": Rule(
+        lambda w, _: w.requested.overlap_gather is None or "gather" in w.stack.chooses_overlap,
+        lambda *_: {"stacks": _choosing("gather")},
+    ),
+    "overlapped_gather_needs_overlapped_reduction": Rule(
+        lambda w, _: not (w.requested.overlap_gather and _is_megatron(w) and not _reduces_beside(w))
+    ),
+    "bucket_serves_overlap": Rule(
+        lambda w, _: (
+            w.requested.reduce_bucket_numbers is None or not w.stack.buckets_serve_overlap or _reduces_beside(w)
         )
     ),
     "tokens_are_sent_to_experts": Rule(
@@ -238,6 +266,27 @@ RULES: dict[str, LayoutRule] = {
     ),
     "step_in_backward_takes_one_micro_batch": Rule(
         lambda w, d: implies(w.software.step_in_backward, both(d.accumulation == 1, not w.stack.keeps_gradients))
+    ),
+    "overlapped_gather_needs_shards": Rule(
+        lambda w, d: implies(bool(w.requested.overlap_gather), d.zero_stage >= OPTIMIZER_STATES)
+    ),
+    "overlapped_reduction_needs_shards_and_no_stages": Rule(
+        lambda w, d: implies(
+            bool(w.requested.overlap_reduce) and w.software.name == "deepspeed",
+            both(d.pipeline == 1, d.zero_stage >= OPTIMIZER_STATES),
+        )
+    ),
+    "reductions_fill_buckets": Rule(
+        lambda w, d: implies(
+            w.requested.reduce_bucket_numbers is not None,
+            d.zero_stage <= (-1 if w.stack.bucket_stage is None else w.stack.bucket_stage),
+        )
+    ),
+    "gathers_fill_buckets": Rule(
+        lambda w, d: implies(
+            w.requested.gather_bucket_numbers is not None,
+            both(bool(w.stack.gather_bucket_numbers), d.zero_stage == WEIGHTS),
+        )
     ),
     "expert_overlap_needs_expert_ranks": Rule(
         lambda w, d: implies(bool(w.model.num_experts) and w.software.expert_overlap, d.expert > 1)

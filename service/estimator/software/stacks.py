@@ -36,6 +36,10 @@ class Overlap:
 
     hides_gradients: bool = True
     """The gradients' exchange begins while the last micro-batch runs backward; else after it."""
+    hides_from_stage: ZeroStage = 0
+    """ZeRO stage from which it does so."""
+    gathers_from_stage: ZeroStage = 1
+    """ZeRO stage from which weights are gathered beside compute, where gradients are exchanged so."""
     hides_sends: bool = True
     """Interleaved stages send while they compute the next chunk; stages without chunks always wait."""
     splits_sends: bool = False
@@ -221,8 +225,26 @@ class Stack:
     """Tensor ranks share the loss, unless an option says otherwise."""
     grows_segments: bool = False
     """Its launcher lets the allocator grow segments instead of opening new ones."""
-    bucket_numbers: int = 0
-    """Gradients in the bucket that ZeRO reduces at once, beside the gradients."""
+    bucket_stage: ZeroStage | None = None
+    """Highest ZeRO stage in which buckets of gradients are reduced, and not one unit of layers after another."""
+    reduce_bucket_numbers: int = 0
+    """Gradients that fill a bucket."""
+    replica_bucket_numbers: int = 0
+    """Those for each replica, if that is more."""
+    reduce_bucket_bytes: int = 0
+    """Bytes that fill a bucket instead, of gradients as wide as their weights."""
+    copies_buckets: bool = False
+    """ZeRO reduces a copy of each bucket, beside the gradients."""
+    buckets_serve_overlap: bool = False
+    """Later stages and chunks, and a stack that does not overlap, reduce all gradients in one call."""
+    gathers_buckets: bool = False
+    """Updated weights are gathered bucket by bucket; else in one call."""
+    gather_bucket_numbers: int = 0
+    """Weights that ZeRO-3 gathers in one call; 0 where a call gathers a layer."""
+    keeps_root: bool = False
+    """The head's unit, and the embedding's where they are one, stays gathered from the forward to the backward pass."""
+    chooses_overlap: tuple[Literal["reduce", "gather"], ...] = ()
+    """Transfers of the data group whose overlap can be turned on and off."""
     fuses_update: bool = True
     """The optimizer's arithmetic is one kernel without temporaries."""
     gathers_on_streams: bool = False

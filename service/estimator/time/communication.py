@@ -10,8 +10,9 @@ from service.estimator.degrees import Degrees, Transfer
 from service.estimator.memory.activations import RankLoad, repeated_forwards, trained_layers
 from service.estimator.memory.memory import OFFLOADED_ACTIVATIONS
 from service.estimator.model.build import MIXERS
-from service.estimator.numeric import Amount, maximum, minimum, summed, where
+from service.estimator.numeric import Amount, Condition, maximum, minimum, summed, where
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
+from service.estimator.parallelism.buckets import is_beside
 from service.estimator.parallelism.stages import RankParameters, Stage
 from service.estimator.question import RecomputeModule
 from service.estimator.time.collectives import Interconnect, group_of, interconnect_of, sent_bytes, transfer_seconds
@@ -107,11 +108,29 @@ class Timed:
     """Seconds of each transfer of one layer [s]."""
     total_seconds: Amount
     """Seconds of all of them, of all layers [s]."""
+    beside: tuple[Condition, ...] = ()
+    """Whether each runs beside compute at all; empty where all may."""
+    waiting_seconds: Amount = 0.0
+    """Seconds of those that do not [s]."""
+
+    @property
+    def beside_seconds(self) -> Amount:
+        """Seconds of those that do [s]."""
+        return self.total_seconds - self.waiting_seconds
 
 
 def _timed(axis: CommunicationAxis, repeated: Repeated, interconnect: Interconnect) -> Timed:
     each = [transfer_seconds(one, interconnect) for one in repeated.transfers]
     return Timed(axis, repeated, each, repeated.layers * summed(each))
+
+
+def _replicas(workload: Workload, degrees: Degrees, repeated: Repeated, interconnect: Interconnect) -> Timed:
+    """Transfers of the data group, some of which may wait for compute to end."""
+    timed = _timed("data", repeated, interconnect)
+    timed.beside = tuple(is_beside(workload, degrees, one.content) for one in repeated.transfers)
+    waits = (where(beside, 0.0, each) for beside, each in zip(timed.beside, timed.each_seconds, strict=True))
+    timed.waiting_seconds = repeated.layers * summed(waits)
+    return timed
 
 
 @dataclass(slots=True, kw_only=True)
@@ -172,7 +191,8 @@ def exposed_seconds(
     Compute hides each second of communication once, and never more than it lasts. A ring of context ranks hides under
     attention, their other exchanges do not; tensor ranks that split the sequence hide the overlapped share; DualPipe
     hides the exchange of experts; sends hide between interleaved chunks; sharded weights and gradients travel beside
-    compute and slow it. Activations go to host memory and back beside all of that, on a wire of their own.
+    compute and slow it, or wait where their overlap is off. Activations go to host memory and back beside all of that,
+    on a wire of their own.
 
     Source:
         Narayanan et al. 2021, arXiv:2104.04473, section 3; DeepSeek-V3, arXiv:2412.19437, section 3.2.1
@@ -182,9 +202,10 @@ def exposed_seconds(
     sent = micro_batch_transfers(workload, degrees, stage, load, layout)
     by_kind = [_timed("tensor", one, interconnect) for one in sent.tensor]
     contexts, to_experts = _timed("context", sent.context, interconnect), _timed("expert", sent.expert, interconnect)
-    to_stages, to_replicas = _timed("pipeline", sent.pipeline, interconnect), _timed("data", sent.data, interconnect)
+    to_stages = _timed("pipeline", sent.pipeline, interconnect)
+    to_replicas = _replicas(workload, degrees, sent.data, interconnect)
     exchange, experts = contexts.total_seconds, to_experts.total_seconds
-    sends, sharded = to_stages.total_seconds, to_replicas.total_seconds
+    sends, sharded, waits = to_stages.total_seconds, to_replicas.beside_seconds, to_replicas.waiting_seconds
     tensors = summed(one.total_seconds for one in by_kind)
     away = offloaded_activation_seconds(workload, load) if layout.offload in OFFLOADED_ACTIVATIONS else 0.0
     hidden_exchange = minimum(exchange, compute.attention + compute.host) if method == "ring" else 0.0
@@ -202,11 +223,11 @@ def exposed_seconds(
         tensor=tensors - hidden_tensors,
         context=exchange - hidden_exchange,
         expert=experts - hidden_experts,
-        data=maximum(0.0, sharded - free) + workload.constants.contention_fraction * minimum(sharded, free),
+        data=waits + maximum(0.0, sharded - free) + workload.constants.contention_fraction * minimum(sharded, free),
         pipeline=sends - hidden_sends,
         offload=0.0,
         hidden_pipeline=hidden_sends,
-        free=maximum(0.0, free - sharded),
+        free=maximum(0.0, free - to_replicas.total_seconds),
         sent=(*by_kind, contexts, to_experts, to_replicas, to_stages),
         interconnect=interconnect,
         away=away,
@@ -219,27 +240,30 @@ def exposed_seconds(
 
 def once_a_step(workload: Workload, degrees: Degrees, parameters: RankParameters, interconnect: Interconnect) -> Timed:
     """Gradients and weights that the data group exchanges once a step."""
-    return _timed("data", Repeated(1, data.step_transfers(workload, degrees, parameters)), interconnect)
+    sent = Repeated(1, data.step_transfers(workload, degrees, parameters))
+    return _replicas(workload, degrees, sent, interconnect)
 
 
-def exposed_once_seconds(workload: Workload, once_seconds: Amount, backward_seconds: Amount) -> Amount:
+def exposed_once_seconds(
+    workload: Workload, beside_seconds: Amount, waiting_seconds: Amount, backward_seconds: Amount
+) -> Amount:
     """Gradients and weights that the data group exchanges once a step, as far as no backward pass hides them.
 
     Formula:
-        x T + max(0, (1 - x) T - t_backward), x = StepConstants.exposed_gradient_fraction; 1 where the stack sends
-        them after the last backward pass
+        T_waiting + x T + max(0, (1 - x) T - t_backward), x = StepConstants.exposed_gradient_fraction
     Args:
-        once_seconds: seconds of the exchange, T [s]
+        beside_seconds: seconds of what is exchanged beside compute, T [s]
+        waiting_seconds: seconds of what is exchanged after the last backward pass, T_waiting [s]
         backward_seconds: the last micro-batch's backward pass, as far as nothing hides under it, t_backward [s]
     Returns: seconds of one step [s]
     Source: StepConstants.exposed_gradient_fraction
 
     >>> from service.estimator.samples import sample_workload
-    >>> exposed_once_seconds(sample_workload(), 0.0, 1.0)
-    0.0
+    >>> exposed_once_seconds(sample_workload(), 0.0, 2.0, 1.0)
+    2.0
     """
-    seen = workload.constants.exposed_gradient_fraction if workload.implementation.overlap.hides_gradients else 1.0
-    return seen * once_seconds + maximum(0.0, (1 - seen) * once_seconds - backward_seconds)
+    seen = workload.constants.exposed_gradient_fraction
+    return waiting_seconds + seen * beside_seconds + maximum(0.0, (1 - seen) * beside_seconds - backward_seconds)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -315,19 +339,22 @@ def communication_rows(load: RankLoad, sent: StepCommunication) -> tuple[Communi
     exposed = sent.exposed
     interconnect = exposed.interconnect
     rows: dict[str, Communication] = {}
-    totals: dict[CommunicationAxis, float] = {}
-    for one in exposed.sent:
-        totals[one.axis] = totals.get(one.axis, 0.0) + float(one.total_seconds)
     for timed in exposed.sent:
-        if total := totals[timed.axis]:
-            fraction = min(1.0, float(getattr(exposed, timed.axis)) / total)
-            _add_rows(rows, timed, _Recurring("micro_batch", sent.micro_batches, sent.scale, fraction), interconnect)
-    if total := float(sent.once.total_seconds):
-        fraction = min(1.0, sent.exposed_once_seconds / total)
-        _add_rows(rows, sent.once, _Recurring("step", 1, sent.scale, fraction), interconnect)
+        same_axis = [one for one in exposed.sent if one.axis == timed.axis]
+        fraction = _beside_fraction(same_axis, float(getattr(exposed, timed.axis)))
+        _add_rows(rows, timed, _Recurring("micro_batch", sent.micro_batches, sent.scale, fraction), interconnect)
+    fraction = _beside_fraction([sent.once], sent.exposed_once_seconds)
+    _add_rows(rows, sent.once, _Recurring("step", 1, sent.scale, fraction), interconnect)
     if exposed.away:
         rows["offload"] = _offload_row(float(summed(load.kept_bytes)), sent)
     return tuple(rows.values())
+
+
+def _beside_fraction(timed: list[Timed], exposed_seconds: float) -> float:
+    """Share of the seconds beside compute that nothing hides, of transfers that share what hides them."""
+    waiting = sum(float(one.waiting_seconds) for one in timed)
+    beside = sum(float(one.beside_seconds) for one in timed)
+    return min(1.0, max(0.0, exposed_seconds - waiting) / beside) if beside > 0 else 1.0
 
 
 @dataclass(slots=True)
@@ -338,11 +365,13 @@ class _Recurring:
     times: float
     scale: float
     exposed_fraction: float
+    """Share of the seconds beside compute that nothing hides."""
 
 
 def _add_rows(rows: dict[str, Communication], timed: Timed, recurring: _Recurring, interconnect: Interconnect) -> None:
     times = recurring.times * float(timed.repeated.layers)
-    for transfer, alone in zip(timed.repeated.transfers, timed.each_seconds, strict=True):
+    sharing = timed.beside or (True,) * len(timed.each_seconds)
+    for transfer, alone, beside in zip(timed.repeated.transfers, timed.each_seconds, sharing, strict=True):
         calls = times * float(transfer.count)
         if not calls or not alone:
             continue
@@ -354,7 +383,7 @@ def _add_rows(rows: dict[str, Communication], timed: Timed, recurring: _Recurrin
             calls += same.calls
         each = recurring.scale * float(alone) / float(transfer.count)
         seconds = sending_seconds(calls, each)
-        exposed = waiting_seconds(seconds, recurring.exposed_fraction)
+        exposed = waiting_seconds(seconds, recurring.exposed_fraction if beside else 1.0)
         group = group_of(transfer.ranks, transfer.spacing, interconnect)
         within: Literal["scale_up", "host_bus"] = "host_bus" if interconnect.uses_host_bus else "scale_up"
         rows[kind] = Communication(

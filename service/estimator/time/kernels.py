@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from service.estimator.constants import LAUNCH_SECONDS, NEWEST_KERNEL, product_scale, streaming_bytes_per_s
-from service.estimator.degrees import Degrees, divisors
+from service.estimator.degrees import WEIGHTS, Degrees, divisors
 from service.estimator.model.ledger import Op, OpKind, Ops, Split, is_rerun, rerun_flop
 from service.estimator.numeric import Amount, maximum, where
-from service.estimator.parallelism.data import WEIGHTS
 from service.estimator.parallelism.stages import RankParameters
 from service.estimator.question import AttentionName, Model
 from service.estimator.software.precision import Format, known_peak_flop_per_s, quantization_of

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from service.estimator.constants import streaming_bytes_per_s
-from service.estimator.degrees import Degrees, divisors
+from service.estimator.degrees import OPTIMIZER_STATES, Degrees, divisors
 from service.estimator.memory.states import sharded_bytes
 from service.estimator.model.ledger import Op, Split, Weight
 from service.estimator.numeric import Amount, maximum, minimum, where
-from service.estimator.parallelism.data import OPTIMIZER_STATES, expert_shards, shards
+from service.estimator.parallelism.data import expert_shards, shards
 from service.estimator.parallelism.stages import RankParameters, Stage, stage_ops
 from service.estimator.software.precision import is_orthogonalized, moment_bytes
 from service.estimator.time.kernels import HOST_LINK_FRACTION, products_of

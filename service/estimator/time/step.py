@@ -60,11 +60,11 @@ be judged by another one.
 Source: the measurements that ship with service.calibration."""
 
 RESIDUALS: dict[StepClass, float] = {
-    "known stack": 0.015,
-    "other stack": 0.062,
-    "new GPU": 0.102,
-    "old GPU": 0.065,
-    "MoE": 0.091,
+    "known stack": 0.017,
+    "other stack": 0.057,
+    "new GPU": 0.095,
+    "old GPU": 0.062,
+    "MoE": 0.095,
 }
 """80 % of published steps lie within exp(-s) and exp(s), s = max(LEAST_RESIDUAL, r (1 + 11 u)), of a prediction by
 constants that never saw their source (for mixtures of experts their model), by class, u the share of waiting; each
@@ -426,7 +426,7 @@ def busy_seconds(
     """Seconds of one stage in one step, beside its micro-batches and with them."""
     backward = maximum(0.0, micro.exposed.free - micro.compute.forward)
     sent_once = once_a_step(workload, degrees, load.parameters, micro.exposed.interconnect)
-    once = exposed_once_seconds(workload, sent_once.total_seconds, backward)
+    once = exposed_once_seconds(workload, sent_once.beside_seconds, sent_once.waiting_seconds, backward)
     bubble = pipeline.bubble_micro_batches(layout.schedule, degrees) * overhead.stage_seconds
     update = (offloaded_seconds if OFF_DEVICE[layout.offload] else optimizer_seconds)(workload, degrees, load.updated)
     update = update + orthogonalization_seconds(orthogonalization_of(workload, degrees, micro.stage), degrees)

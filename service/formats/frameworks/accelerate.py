@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from service.estimator.complete import CompleteQuestion
+from service.estimator.degrees import WEIGHTS
 from service.estimator.software.stacks import software_of
 from service.formats import rules
 from service.formats.text import Entry, Settings, nested, yaml_text
@@ -90,6 +91,13 @@ def _context_method(value: Any, question: CompleteQuestion) -> rules.Written:
     return {f"{_PARALLEL}{name}": chosen}
 
 
+def _prefetch(value: Any, question: CompleteQuestion) -> Any:
+    """Gathering ahead in the backward pass, which the launcher leaves out unless it is named; FSDP2 always does it."""
+    if _is_fsdp1(question) and question.layout.zero_stage == WEIGHTS:
+        return "NO_PREFETCH" if value is False else "BACKWARD_PRE"
+    return None if value is None else rules.not_expressible("FSDP2 gathers ahead by itself", "leave overlap_gather out")
+
+
 def _offload(value: Any, question: CompleteQuestion) -> rules.Written:
     if value == "none":
         return None
@@ -120,6 +128,7 @@ RULES: rules.Rules = {
                 f"the optimizer, {value}, is made by the script", rules.IN_SCRIPT
             ),
             "recipe.recompute": _recompute,
+            "recipe.stack.overlap_gather": _prefetch,
             "layout.data": _distributed,
             "layout.tensor": lambda value, _: None if value == 1 else value,
             "layout.context": _context,
@@ -182,6 +191,9 @@ def read_accelerate(entries: Sequence[Entry]) -> rules.Draft:
     compiled = draft.get("dynamo_config.dynamo_backend", "NO").upper() == "INDUCTOR"
     implementation = {"implementation": "compiled"} if compiled and not is_fsdp1 else {}
     recipe["stack"] = {"name": "fsdp1" if is_fsdp1 else "transformers", **implementation}
+    if is_fsdp1:
+        prefetches = {"NO_PREFETCH": False, "BACKWARD_PRE": True, "BACKWARD_POST": True}
+        recipe["stack"]["overlap_gather"] = draft.chosen(f"{_FSDP}backward_prefetch", prefetches, "NO_PREFETCH")
     if compiled and not implementation:
         draft.assumptions.append("operations are compiled, which the estimate of this stack does not know")
     note = "model, sequence length, batches and optimizer are the script's: give model, sequence_length and the batches"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from service.estimator.complete import CompleteQuestion
+from service.estimator.degrees import WEIGHTS
 from service.formats import rules
 from service.formats.text import Entry, json_text, nested
 
@@ -137,9 +138,22 @@ def read_deepspeed(entries: Sequence[Entry]) -> rules.Draft:
     kept = draft.get("activation_checkpointing.cpu_checkpointing", False)
     kind = "optimizer-and-activations" if states else "activations"
     layout["offload"] = "model" if weights else kind if kept else "optimizer" if states else "none"
-    recipe["stack"] = {"name": "deepspeed"}
+    recipe["stack"] = _software(draft)
     draft.assumptions.append("model, sequence length and tokens are the script's: give model and sequence_length")
     return draft
+
+
+def _software(draft: rules.Draft) -> dict[str, Any]:
+    """The stack with its overlap and its buckets, as far as the ZeRO stage and the pipeline use them."""
+    layout, found = draft.layout, draft.fields_of(RULES, "recipe.stack")
+    if layout["zero_stage"] != WEIGHTS:
+        found.pop("gather_bucket_numbers", None)
+    if layout["zero_stage"] == 0 or layout["pipeline"] > 1:
+        found.pop("overlap_reduce", None)
+    auto = [name for name in ("reduce_bucket_numbers", "gather_bucket_numbers") if found.get(name, 1) is None]
+    if auto:
+        draft.assumptions.append(f"{' and '.join(auto)}: auto is a size of the model's, and DeepSpeed's own is taken")
+    return {"name": "deepspeed", **{name: value for name, value in found.items() if value is not None}}
 
 
 def _put_batch(draft: rules.Draft) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from service.calibration.tables import NotExpressible
 from service.estimator.complete import CompleteQuestion
 from service.estimator.question import Model
-from service.estimator.software.stacks import software_of
+from service.estimator.software.stacks import implementation_of, software_of
 from service.formats import rules
 from service.formats.text import Entry, command_text, words_of
 
@@ -439,6 +439,16 @@ def _expert_overlap(value: Any, question: CompleteQuestion) -> Any:
     return value or None
 
 
+def _overlaps(value: Any, question: CompleteQuestion) -> bool:
+    """Whether gradients are reduced beside the backward pass, as asked or as the layers do."""
+    return bool(implementation_of(software_of(question.recipe)).overlap.hides_gradients if value is None else value)
+
+
+def _overlapped_gather(value: Any, question: CompleteQuestion) -> Any:
+    reduces = _overlaps(software_of(question.recipe).overlap_reduce, question)
+    return ((reduces if value is None else value) and question.layout.zero_stage > 0) or None
+
+
 def _kernel(value: Any, question: CompleteQuestion) -> rules.Written:
     if software_of(question.recipe).implementation == "local" and value.startswith("flash"):
         return {"use-flash-attn": True}
@@ -486,6 +496,8 @@ RULES: rules.Rules = {
             "recipe.stack.tensor_overlap": lambda value, q: (
                 (value and q.layout.tensor > 1 and q.layout.sequence_parallel) or None
             ),
+            "recipe.stack.overlap_reduce": lambda value, q: _overlaps(value, q) or None,
+            "recipe.stack.overlap_gather": _overlapped_gather,
             "recipe.stack.cuda_graphs": rules.chooses(
                 {False: {}, True: {"cuda-graph-impl": "full_iteration", "no-check-for-nan-in-loss-and-grad": True}},
                 "",

@@ -115,6 +115,24 @@ def _sequence_parallel(value: Any, question: CompleteQuestion) -> rules.Written:
     return rules.Fragment((("parallelism.tp_mode", mode), asynchronous))
 
 
+_MEBIBYTE = 1 << 20
+
+
+def _weight_bytes(precision: str) -> int:
+    """Bytes of a weight, and so of a gradient in a bucket."""
+    return 4 if precision == "fp32" else 2
+
+
+def _bucket(value: Any, question: CompleteQuestion) -> Any:
+    if value is None:
+        return None
+    size, rest = divmod(value * _weight_bytes(question.recipe.precision), _MEBIBYTE)
+    if rest or not size:
+        each = _MEBIBYTE // _weight_bytes(question.recipe.precision)
+        return rules.not_expressible("buckets are whole MiB", f"make reduce_bucket_numbers a multiple of {each}")
+    return size
+
+
 def _dispatcher(value: Any, question: CompleteQuestion) -> Any:
     if value == "flex" and question.model.num_experts:
         return rules.not_expressible("tokens reach experts by all-to-all or all-gather", _CHANGE_VALUE)
@@ -133,6 +151,7 @@ RULES: rules.Rules = {
             "recipe.gradient_dtype": _gradients,
             "recipe.recompute": _recompute,
             "recipe.stack.dispatcher": _dispatcher,
+            "recipe.stack.reduce_bucket_numbers": _bucket,
             "layout.expert_tensor": rules.has_usual_expert_tensor,
             "layout.shard_group": rules.shards_over_all,
             "layout.sequence_parallel": _sequence_parallel,
@@ -171,6 +190,9 @@ def _put_recipe(draft: rules.Draft) -> None:
     dtype = draft.chosen("model.dtype", dtypes, "bfloat16")
     mixed = dtype == "bf16-pure" and draft.get("optimizer.accumulate_grad_in_fp32", False)
     recipe["precision"] = "bf16-mixed" if mixed else dtype
+    if "model.ddp_bucket_cap_mb" in draft.settings:
+        bucket_bytes = draft.get("model.ddp_bucket_cap_mb") * _MEBIBYTE
+        recipe["stack"]["reduce_bucket_numbers"] = bucket_bytes // _weight_bytes(recipe["precision"])
     recipe["recompute"] = "full" if draft.get("parallelism.recompute_layer") else "none"
 
 

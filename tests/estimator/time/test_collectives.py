@@ -139,16 +139,16 @@ def test_every_rank_of_a_domain_brings_its_adapter() -> None:
 
 
 def test_sharded_weights_travel_layer_by_layer_and_each_pays_for_its_hops() -> None:
-    """Sums over a stage's layers are those of all its weights; the latency of a ring is paid once a layer."""
-    workload, held = sample_workload(), sample_rank_load().parameters
-    degrees = sample_degrees(data=512, zero_stage=3, reshard_after_forward=1)
+    """Sums over a stage's units are those of all its weights; the latency of a ring is paid once a unit."""
+    workload, degrees = sample_workload(), sample_degrees(data=512, zero_stage=3, reshard_after_forward=1)
+    held = sample_rank_load(degrees).parameters
     gather = micro_batch_transfers(workload, degrees, held, 1)[0]
-    layers = workload.model.num_hidden_layers
-    assert (gather.collective, gather.count) == ("all_gather", 2 * layers)
-    assert gather.bytes * layers == held.dense * workload.state.gathered_bytes
-    at_once = replace(gather, bytes=gather.bytes * layers, count=2)
+    units = workload.model.num_hidden_layers + 1
+    assert (gather.collective, gather.count) == ("all_gather", 2 * units)
+    assert gather.bytes * units == pytest.approx(held.dense * workload.state.gathered_bytes)
+    at_once = replace(gather, bytes=gather.bytes * units, count=2)
     ring = 511 * NVLINK_4.all_gather.hop_seconds
-    assert transfer_seconds(gather, wires()) - transfer_seconds(at_once, wires()) > 2 * (layers - 1) * ring
+    assert transfer_seconds(gather, wires()) - transfer_seconds(at_once, wires()) > 2 * (units - 1) * ring
 
 
 def test_a_send_between_domains_takes_one_adapter() -> None:

@@ -6,8 +6,11 @@ from typing import Any, cast
 import pytest
 
 from service.estimator import Layout, Model, Question, Recipe, estimate
-from service.estimator.answer import Communication
-from service.estimator.question import Software
+from service.estimator.answer import Communication, Estimate
+from service.estimator.memory.activations import rank_load_of
+from service.estimator.parallelism.stages import stage_at
+from service.estimator.question import Software, StackName, ZeroStage
+from service.estimator.samples import sample_degrees, sample_workload
 from tests.ask import question
 from tests.estimator.small_models import DENSE, SPARSE
 
@@ -95,7 +98,7 @@ def test_sharded_gradients_travel_for_each_micro_batch() -> None:
     late, early = (rows(asked(DENSE, Layout(zero_stage=stage))) for stage in (1, 2))
     kind = "data_reduce_scatter_gradients"
     assert (late[kind].every, early[kind].every) == ("step", "micro_batch")
-    assert (late[kind].calls, early[kind].calls) == (1, 4 * DENSE.num_hidden_layers)
+    assert (late[kind].calls, early[kind].calls) == (5, 4 * (DENSE.num_hidden_layers + 1))
 
 
 def test_weights_gathered_for_each_micro_batch_and_once_a_step_have_two_rows() -> None:
@@ -103,7 +106,7 @@ def test_weights_gathered_for_each_micro_batch_and_once_a_step_have_two_rows() -
     one = replace(one, recipe=replace(one.recipe, stack="torchtitan"))
     found = rows(one)
     often, once = found["data_all_gather_weights"], found["data_all_gather_weights_once"]
-    assert (often.every, once.every, once.calls) == ("micro_batch", "step", 1)
+    assert (often.every, once.every, once.calls) == ("micro_batch", "step", 4 + 1)
     exposed = sum(row.exposed_seconds for row in found.values() if row.axis == "data")
     assert exposed == pytest.approx(parts(one)["exposed_data"], rel=1e-9)
 
@@ -119,3 +122,123 @@ def test_activations_on_the_host_have_a_row() -> None:
     away = rows(one)["offload_copy_activations"]
     assert (away.link, away.calls, away.ranks) == ("host", 2 * 32, 1)
     assert away.exposed_seconds == pytest.approx(parts(one)["exposed_offload"], abs=1e-15)
+
+
+REPLICAS = 16
+
+
+def replicas(name: StackName, zero_stage: ZeroStage, **software: Any) -> Estimate:
+    """An answer about replicas alone."""
+    recipe = Recipe(sequence_length=4096, global_batch=64, stack=Software(name=name, **software))
+    return estimate(question(DENSE, recipe, Layout(data=REPLICAS, zero_stage=zero_stage), gpus=REPLICAS))
+
+
+def calls(answer: Estimate) -> dict[str, float]:
+    """Calls of the data group by collective."""
+    return {row.collective: row.calls for row in answer.communication}
+
+
+def sent(answer: Estimate) -> float:
+    """Bytes that one rank sends in one step."""
+    return sum(row.calls * row.sent_bytes for row in answer.communication)
+
+
+def test_a_matrix_fills_a_bucket_of_its_own_where_it_is_larger() -> None:
+    matrices = 4 + 3  # of attention and of the gated MLP
+    whole = matrices * DENSE.num_hidden_layers + 2
+    norms = 2 * DENSE.num_hidden_layers + 1
+    assert calls(replicas("transformers", 0, reduce_bucket_numbers=1)) == {"all_reduce": whole + norms}
+    assert calls(replicas("transformers", 0, reduce_bucket_numbers=1 << 40)) == {"all_reduce": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "zero_stage", "expected"),
+    [
+        ("deepspeed", 1, {"reduce_scatter": 1, "all_gather": 1}),
+        ("deepspeed", 2, {"reduce_scatter": 4, "all_gather": 1}),
+        ("torchtitan", 3, {"reduce_scatter": 4 * 10, "all_gather": 4 * (10 + 9)}),
+        ("fsdp1", 3, {"reduce_scatter": 4 * 9, "all_gather": 4 * (9 + 8)}),
+    ],
+)
+def test_calls_of_a_step_as_the_stack_buckets_them(
+    name: StackName, zero_stage: ZeroStage, expected: dict[str, float]
+) -> None:
+    assert DENSE.num_hidden_layers == 8
+    assert calls(replicas(name, zero_stage)) == expected
+
+
+def test_later_stages_of_megatron_fill_no_buckets() -> None:
+    first, last = (
+        rank_load_of(workload, degrees, stage_at(workload, degrees, index, None, 1)).parameters.dense_reductions
+        for workload, degrees in [(sample_workload(), sample_degrees(data=8, pipeline=2, zero_stage=1))]
+        for index in (0, 1)
+    )
+    assert first > 16 * 3
+    assert last == 1
+
+
+FILLED: tuple[tuple[StackName, ZeroStage], ...] = (
+    ("megatron-core", 0), ("megatron-core", 1), ("deepspeed", 0), ("deepspeed", 1), ("deepspeed", 2), ("deepspeed", 3),
+    ("nanotron", 1), ("transformers", 0), ("fsdp1", 0),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "zero_stage"), FILLED)
+def test_larger_buckets_mean_fewer_calls_of_the_same_bytes_and_no_less_memory(
+    name: StackName, zero_stage: ZeroStage
+) -> None:
+    small, large = (replicas(name, zero_stage, reduce_bucket_numbers=size) for size in (10**6, 10**8))
+    assert sum(calls(small).values()) > sum(calls(large).values())
+    assert sent(small) == pytest.approx(sent(large))
+    assert small.step.step_seconds.value > large.step.step_seconds.value
+    held = [{one.kind: one.bytes for one in answer.memory.stages[0].lines} for answer in (small, large)]
+    copied = [one.get("gradient_buckets", 0.0) for one in held]
+    assert copied[0] < copied[1] if name == "deepspeed" and zero_stage > 0 else held[0] == held[1]
+
+
+def test_weights_that_are_gathered_ahead_have_a_bucket() -> None:
+    small, large = (replicas("deepspeed", 3, gather_bucket_numbers=size) for size in (10**6, 10**8))
+    assert calls(small)["all_gather"] > calls(large)["all_gather"]
+    assert calls(small)["reduce_scatter"] == calls(large)["reduce_scatter"]
+    assert sent(small) == pytest.approx(sent(large))
+    assert small.memory.allocated_peak_bytes.value < large.memory.allocated_peak_bytes.value
+
+
+@pytest.mark.parametrize(
+    ("name", "zero_stage", "field"),
+    [
+        ("megatron-core", 0, "overlap_reduce"),
+        ("megatron-core", 1, "overlap_reduce"),
+        ("megatron-core", 1, "overlap_gather"),
+        ("megatron-core", 3, "overlap_gather"),
+        ("deepspeed", 2, "overlap_reduce"),
+        ("deepspeed", 3, "overlap_reduce"),
+        ("fsdp1", 3, "overlap_gather"),
+    ],
+)
+def test_without_overlap_every_second_is_exposed(name: StackName, zero_stage: ZeroStage, field: str) -> None:
+    on, off = (replicas(name, zero_stage, **{field: value}) for value in (True, False))
+    content = "gradients" if field == "overlap_reduce" else "weights"
+    waiting = [row for row in off.communication if row.content == content]
+    assert waiting
+    assert all(row.hidden_seconds == 0 and row.exposed_seconds == row.seconds for row in waiting)
+    hidden, exposed = (
+        [sum(getattr(row, f"{kind}_seconds") for row in answer.communication) for answer in (on, off)]
+        for kind in ("hidden", "exposed")
+    )
+    assert hidden[0] > hidden[1]
+    assert exposed[0] < exposed[1]
+    assert off.step.step_seconds.value > on.step.step_seconds.value
+
+
+def test_deepspeed_overlaps_as_it_says_and_fills_a_second_bucket_for_it() -> None:
+    defaults: tuple[tuple[ZeroStage, bool], ...] = ((1, False), (2, False), (3, True))
+    for zero_stage, default in defaults:
+        usual, chosen = (replicas("deepspeed", zero_stage, overlap_reduce=one) for one in (None, default))
+        assert usual.communication == chosen.communication
+    alone, both = (replicas("deepspeed", 2, overlap_reduce=one, reduce_bucket_numbers=10**8) for one in (False, True))
+    buckets = [
+        next(line.bytes for line in one.memory.stages[0].lines if line.kind == "gradient_buckets")
+        for one in (alone, both)
+    ]
+    assert buckets[1] == 2 * buckets[0]
