@@ -55,7 +55,7 @@ def assumptions_of(question: Question, resolved: ResolvedQuestion) -> tuple[str,
     return (
         *((_SHORT_NAME.format(given=given, meant=SHORT_NAMES[given]),) if given in SHORT_NAMES else ()),
         *(_stack(resolved) if question.recipe.stack is None else ()),
-        *_depths(question, resolved),
+        *_depths(resolved),
         *_configuration(resolved),
         *_exchange(resolved),
         *_documents(resolved),
@@ -82,11 +82,11 @@ def _unpublished(workload: Workload) -> Iterator[str]:
         yield _UNPUBLISHED.format(choice="recipe.stack.grouped_reductions")
 
 
-def _depths(question: Question, resolved: ResolvedQuestion) -> Iterator[str]:
+def _depths(resolved: ResolvedQuestion) -> Iterator[str]:
     """Multi-token-prediction depths that the stack drops."""
-    dropped = question.model.num_nextn_predict_layers - resolved.workload.model.num_nextn_predict_layers
-    if dropped:
-        who = "a scalar head" if question.model.scalar_head else resolved.workload.software.name
+    model = resolved.question.model
+    if dropped := model.num_nextn_predict_layers - resolved.workload.model.num_nextn_predict_layers:
+        who = "a scalar head" if model.scalar_head else resolved.workload.software.name
         yield f"{who} has no multi-token prediction: the weights of {dropped} depth(s) are dropped when it loads them"
 
 

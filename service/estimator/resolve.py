@@ -82,7 +82,7 @@ def _filled(question: Question) -> CompleteQuestion:
     layout = _fill_layout(question, asked, cluster)
     recipe = complete_stages(asked.stages, _fill_recipe(asked, question.gpu, layout), layout)
     return CompleteQuestion(
-        model=_fill_model(question.model, trains_depths=STACKS[software_of(asked).name].trains_depths),
+        model=_fill_model(question.model),
         recipe=recipe,
         layout=layout,
         cluster=cluster,
@@ -106,8 +106,8 @@ def complete_cluster(cluster: Cluster, gpu: Gpu) -> CompleteCluster:
 
 
 @lru_cache(maxsize=MOST_CACHED_LEDGERS)
-def _fill_model(model: Model, *, trains_depths: bool) -> Model:
-    """Heads in full, as far as a layer reads them, and the depths and the head that are trained."""
+def _fill_model(model: Model) -> Model:
+    """Heads in full, as far as a layer reads them."""
     derived: dict[str, Any] = {
         "num_key_value_heads": model.key_value_heads,
         "head_dim": model.head_width or None,
@@ -117,8 +117,7 @@ def _fill_model(model: Model, *, trains_depths: bool) -> Model:
     filled = {name: value for name, value in derived.items() if name in read}
     if model.scalar_head:
         filled |= {"tie_word_embeddings": False, "lm_head_bias": False}
-    depths = model.num_nextn_predict_layers if trains_depths and not model.scalar_head else 0
-    return replace(model, num_nextn_predict_layers=depths, **filled)
+    return replace(model, **filled)
 
 
 def _fill_recipe(recipe: Recipe, gpu: Gpu, layout: CompleteLayout) -> CompleteRecipe:

@@ -143,6 +143,9 @@ def workload_of(question: CompleteQuestion) -> Workload:
     load, capacity = recipe.expert_imbalance, recipe.expert_capacity_factor
     is_cast = run.casts_each_input and precision.is_mixed
     stacks = stacks_experts(run, software.versions or Versions())
+    model = question.model
+    if model.scalar_head or not stack.trains_depths:
+        model = replace(model, num_nextn_predict_layers=0)
     setting = SequenceSettings(
         tokens=recipe.sequence_length,
         element_bytes=precision.element_bytes,
@@ -179,7 +182,7 @@ def workload_of(question: CompleteQuestion) -> Workload:
         documents=documents_of(recipe),
     )
     return Workload(
-        model=question.model,
+        model=model,
         recipe=recipe,
         cluster=question.cluster,
         gpu=gpu,
@@ -195,6 +198,6 @@ def workload_of(question: CompleteQuestion) -> Workload:
         recompute=recompute,
         method=method,
         state=state_bytes(precision, recipe, stack, gpu, keeps_copies=run.uses_transformer_engine),
-        ledger=ledger_of(question.model, setting, method),
+        ledger=ledger_of(model, setting, method),
         vocabulary_multiple=recipe.vocabulary_multiple,
     )

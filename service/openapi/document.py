@@ -62,6 +62,7 @@ CHOICES: Mapping[str, tuple[str, Any]] = {
     "ExpertDispatcher": ("How tokens get to their experts.", question.DispatcherName),
     "FloatDtype": ("A floating-point type of gradients or master weights.", question.GradientDtype),
     "DeviceKind": ("What was measured on.", DeviceKind),
+    "HeldUntil": ("How long a training loop holds the logits of a micro-batch.", question.HeldUntil),
     "LaunchFormat": ("A kind of file that says how a job trains.", FormatName),
     "LaunchStatus": ("Where a launch check is.", LaunchStatus),
     "LaunchVerdict": ("May a job start, after what was measured?", LaunchVerdict),

@@ -225,7 +225,7 @@ def test_a_larger_recomputing_block_keeps_less(asked: Question, layers: int) -> 
 @given(questions())
 def test_stages_hold_every_parameter_and_layer_once(asked: Question) -> None:
     answer = estimate(asked)
-    model, counts = answer.resolved.model, answer.parameters
+    model, counts = resolve(asked).workload.model, answer.parameters
     read_again = model.tie_word_embeddings or model.num_nextn_predict_layers
     copies = counts.input_embedding if read_again and asked.layout.pipeline > 1 else 0
     held = counts.total_with_multi_token_prediction + counts.adapters
