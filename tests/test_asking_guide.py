@@ -29,8 +29,8 @@ def _answer(part: str, address: str) -> dict[str, Any]:
     return answer
 
 
-def test_there_are_fourteen_questions() -> None:
-    assert len(COMMANDS) == 14
+def test_there_are_fifteen_questions() -> None:
+    assert len(COMMANDS) == 15
 
 
 def test_a_sweep_waits_for_workers(address: str) -> None:
@@ -70,11 +70,19 @@ def test_cost_line_by_line_and_carbon(address: str) -> None:
 
 
 def test_memory_of_a_pasted_config(address: str) -> None:
-    answer = _answer("hf_config", address)
+    answer = _answer('"qwen2"', address)
     assert answer["resolved"]["model"]["tie_word_embeddings"] is True
     assert answer["resolved"]["model"]["attention_bias"] is True
     weights = [line["bytes"] for line in answer["memory"]["stages"][0]["lines"] if line["kind"] == "weights"]
     assert weights == [2 * 494_032_768]  # Qwen2.5-0.5B, the parameters of its published checkpoint in bf16
+
+
+def test_memory_of_a_reward_model(address: str) -> None:
+    answer = _answer("ForSequenceClassification", address)
+    assert answer["resolved"]["model"]["scalar_head"] is True
+    assert answer["warnings"] == []
+    weights = [line["bytes"] for line in answer["memory"]["stages"][0]["lines"] if line["kind"] == "weights"]
+    assert weights == [4 * (8_030_261_248 - (128_256 - 1) * 4096)]  # Llama 3.1 8B, one row of its head left, in fp32
 
 
 def test_timeline_of_two_stages(address: str) -> None:

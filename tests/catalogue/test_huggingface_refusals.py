@@ -1,5 +1,6 @@
 """An unreadable config is refused with its field and a fix, and is not repeated in the error."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -144,7 +145,10 @@ def test_key_of_another_type_is_reported() -> None:
     ("keys", "said"),
     [
         ({"quantization_config": {"quant_method": "fp8"}}, "recipe.precision"),
-        ({"architectures": ["LlamaForSequenceClassification"]}, "language model"),
+        ({"architectures": ["LlamaModel"]}, "language model"),
+        ({"architectures": ["LlamaForSequenceClassification"]}, "2 classes"),
+        ({"architectures": ["LlamaForTokenClassification"], "num_labels": 3}, "3 classes"),
+        ({"architectures": ["LlamaForSequenceClassification"], "id2label": dict.fromkeys("0123")}, "4 classes"),
     ],
 )
 def test_what_changes_the_model_elsewhere_is_said(keys: dict[str, Any], said: str) -> None:
@@ -163,6 +167,22 @@ def test_what_changes_the_model_elsewhere_is_said(keys: dict[str, Any], said: st
 def test_absent_keys_that_define_a_model_are_warned_of(config: dict[str, Any], named: str) -> None:
     (warning,) = import_config(config).warnings
     assert named in warning
+
+
+@pytest.mark.parametrize("keys", [{"num_labels": 1}, {"id2label": {"0": "LABEL_0"}}])
+@pytest.mark.parametrize("name", ["LlamaForSequenceClassification", "LlamaForTokenClassification"])
+def test_a_head_of_one_class_is_a_scalar_head(name: str, keys: dict[str, Any]) -> None:
+    imported = import_config({**LLAMA, "architectures": [name], **keys})
+    assert imported.model == replace(import_config(LLAMA).model, scalar_head=True)
+    assert imported.warnings == ()
+    assert "scalar_head is set" in imported.assumptions[-1]
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.0, "1", True, 1 << 27])
+def test_a_head_of_no_whole_number_of_classes_is_refused(wrong: Any) -> None:
+    problem = problem_of({**LLAMA, "architectures": ["LlamaForSequenceClassification"], "num_labels": wrong})
+    assert (problem.field, problem.code) == ("model.hf_config.num_labels", "out_of_range")
+    assert "give 1" in problem.fix
 
 
 def test_language_model_classes_are_no_warning() -> None:

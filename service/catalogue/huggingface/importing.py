@@ -10,7 +10,7 @@ from typing import Any
 
 from service.catalogue.bounds import faults_of
 from service.catalogue.huggingface import rules
-from service.catalogue.huggingface.config import Config, Dialect, data_of, read_from
+from service.catalogue.huggingface.config import MOST, Config, Dialect, data_of, read_from
 from service.catalogue.huggingface.rules import CHUNKED, FULL, SLIDING, Builder, shortest_period
 from service.errors import Problem, Refused, nearest
 from service.estimator.model.build import MIXER_FIELDS, MIXERS
@@ -173,6 +173,12 @@ MOST_NAMED = 8
 LANGUAGE_MODEL = re.compile(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration)$")
 """Suffixes of class names with a language-model head."""
 
+SCORING = re.compile(r"For(Sequence|Token)Classification$")
+"""Suffixes of class names with a head for classes, which reward models and critics have with one."""
+
+CLASSES = 2
+"""Classes where a config names none. Source: transformers 5.23.0 configuration_utils.PreTrainedConfig."""
+
 DEFINING = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 """Fields without which a config describes little more than its type."""
 
@@ -200,7 +206,7 @@ def import_config(config: Mapping[str, Any]) -> Imported:
     """The model that a config.json describes."""
     model_type, path = _model_type(config, PATH), PATH
     assumptions: list[str] = []
-    warnings = list(_warnings_of_whole(config))
+    warnings, classes = list(_warnings_of_whole(config)), classes_of(config)
     if model_type in TEXT_PARTS or isinstance(config.get("text_config"), Mapping):
         config, model_type, path = _text_part(config, model_type)
         assumptions.append("text_config is used; the model's other parts are left out")
@@ -209,7 +215,7 @@ def import_config(config: Mapping[str, Any]) -> Imported:
     architecture = architectures()[model_type]
     read = Config(config, Dialect(model_type, architecture.keys), path)
     fields = canonical(_fields(architecture, read))
-    model = Model(**fields)
+    model = Model(**fields, scalar_head=classes is not None)
     faults = faults_of(model)
     if faults:
         raise Refused(
@@ -227,6 +233,10 @@ def import_config(config: Mapping[str, Any]) -> Imported:
     if read.assumed:
         taken = ", ".join(f"{key} {json.dumps(value)}" for key, value in read.assumed.items())
         assumptions.append(f"not in the config, so as {read_from(model_type)} has it for {model_type}: {taken}")
+    if classes is not None:
+        assumptions.append(
+            "architectures names a head for classes: scalar_head is set, without the bias that some have"
+        )
     return Imported(model, tuple(assumptions), (*warnings, *_warnings_of_keys(architecture, read)))
 
 
@@ -287,12 +297,36 @@ def _collected(problems: list[Problem]) -> Iterator[None]:
 def _warnings_of_whole(config: Mapping[str, Any]) -> Iterator[str]:
     if config.get("quantization_config"):
         yield "quantization_config is not used: recipe.precision says in which formats the model is trained"
-    names = config.get("architectures")
-    if isinstance(names, list) and names and not any(LANGUAGE_MODEL.search(str(name)) for name in names):
+    classes = classes_of(config)
+    if classes is not None and classes > 1:
+        yield (
+            f"the head has {classes} classes and is estimated with one: scalar_head stands for it, and {classes - 1} x "
+            "hidden_size of its numbers are left out; give num_labels 1 for a reward model or a critic"
+        )
+    elif classes is None and named_classes(config) and not any(map(LANGUAGE_MODEL.search, named_classes(config))):
         yield (
             "architectures names no language model; the model is estimated with a head over its vocabulary: set "
             "scalar_head for a reward model or a critic"
         )
+
+
+def named_classes(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Classes of transformers that a config is saved from."""
+    names = config.get("architectures")
+    return tuple(map(str, names)) if isinstance(names, list) else ()
+
+
+def classes_of(config: Mapping[str, Any]) -> int | None:
+    """Classes of a head for classes; None where the config names none such."""
+    if not any(map(SCORING.search, named_classes(config))):
+        return None
+    labels, given = config.get("id2label"), config.get("num_labels")
+    counted = len(labels) if isinstance(labels, Mapping) else CLASSES
+    classes = counted if given is None else given
+    if type(classes) is not int or not 1 <= classes <= MOST:
+        path, message = f"{PATH}.num_labels", f"is no whole number from 1 to {MOST}"
+        raise Refused(Problem(field=path, code="out_of_range", message=message, fix="give 1 for a scalar head"))
+    return classes
 
 
 def _warnings_of_keys(architecture: Architecture, read: Config) -> Iterator[str]:
