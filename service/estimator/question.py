@@ -13,7 +13,7 @@ LayerType = Literal[
     "mamba", "mamba2", "attention_and_mamba2", "shared_attention_and_mamba2", "rg_lru", "short_convolution", "none",
 ]  # fmt: skip
 MlpType = Literal["dense", "sparse", "dense_and_sparse", "none"]
-Normalization = Literal["rmsnorm", "layernorm", "layernorm_no_bias", "nonparametric"]
+Normalization = Literal["rmsnorm", "rmsnorm_1p", "layernorm", "layernorm_no_bias", "nonparametric"]
 QkNorm = Literal["none", "per_head_dim", "per_head_dim_biased", "full", "l2"]
 AttentionGate = Literal["none", "per_head", "elementwise"]
 PrecisionName = Literal[
@@ -129,7 +129,7 @@ class Model(Strict):
     scalar_head: bool = False
     """One number a token in place of logits (reward models, critics), from a head of its own."""
     normalization: Normalization = "rmsnorm"
-    """Norm kind: it decides the parameters of each norm (h, 2h, h or 0)."""
+    """Norm kind: it decides the parameters of each norm (0, h or 2h); rmsnorm_1p weighs by 1 + w."""
     norms_per_layer: Literal[1, 2, 4] = 2
     """Norms in one layer: 1 shared by parallel branches, 2 usual, 4 before and after both branches."""
     final_norm: bool = True

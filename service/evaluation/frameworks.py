@@ -518,7 +518,7 @@ def _put_attention_flags(flags: Flags, draft: Draft) -> None:
         widths = {short: whole_of(flags, name) for short, name in {**names, "v": "v-head-dim"}.items() if name in flags}
         put_latent(draft, widths)
     elif "qk-layernorm" in flags:
-        is_plain = draft.model["normalization"] == "rmsnorm"
+        is_plain = draft.model["normalization"].startswith("rmsnorm")
         draft.model["qk_norm"] = "per_head_dim" if is_plain else "per_head_dim_biased"
     if "attention-backend" not in flags:
         own = flags.get("transformer-impl") == "local" and "use-flash-attn" not in flags

@@ -66,6 +66,20 @@ class RmsNorm(nn.Module):
         return self.weight * hidden.to(number_format)
 
 
+class RmsNorm1p(nn.Module):
+    """Root mean square in fp32, scaled by 1 + weight and cast back: transformers' Gemma2RMSNorm."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(width))
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Normalize the last dimension."""
+        wide = hidden.float()
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + EPSILON)
+        return (wide * (1.0 + self.weight.float())).type_as(hidden)
+
+
 class L2Norm(nn.Module):
     """Root mean square norm of queries or keys without weights: transformers' Llama4TextL2Norm."""
 
@@ -79,20 +93,24 @@ def norm_of(normalization: str, width: int) -> nn.Module:
     """One norm over the residual stream."""
     if normalization == "rmsnorm":
         return RmsNorm(width)
+    if normalization == "rmsnorm_1p":
+        return RmsNorm1p(width)
     if normalization == "nonparametric":
         return nn.LayerNorm(width, eps=EPSILON, elementwise_affine=False)
     return nn.LayerNorm(width, eps=EPSILON, bias=normalization == "layernorm")
 
 
-def query_key_norm(kind: str, heads: int, width: int) -> nn.Module | None:
+def query_key_norm(model: Model, heads: int, width: int) -> nn.Module | None:
     """The norm on queries or on keys; None if the model has none."""
+    kind = model.qk_norm
     if kind == "none":
         return None
     if kind == "l2":
         return L2Norm()
     if kind == "per_head_dim_biased":
         return nn.LayerNorm(width, eps=EPSILON)
-    return RmsNorm(heads * width if kind == "full" else width)
+    root = RmsNorm1p if model.normalization == "rmsnorm_1p" else RmsNorm
+    return root(heads * width if kind == "full" else width)
 
 
 BACKENDS = {
@@ -148,8 +166,8 @@ class Attention(nn.Module):
             self.q_proj, self.k_proj, self.v_proj = (
                 nn.Linear(model.hidden_size, size, bias=model.attention_bias) for size in self.sizes
             )
-        self.q_norm = query_key_norm(model.qk_norm, heads, width)
-        self.k_norm = query_key_norm(model.qk_norm, key_value_heads, width)
+        self.q_norm = query_key_norm(model, heads, width)
+        self.k_norm = query_key_norm(model, key_value_heads, width)
         self.o_proj = nn.Linear(heads * width, model.hidden_size, bias=model.out_bias)
 
     def forward(self, hidden: torch.Tensor, positions: Positions | None, mask: torch.Tensor | None) -> torch.Tensor:

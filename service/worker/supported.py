@@ -23,7 +23,7 @@ MIXERS = ("full_attention", "sliding_attention", "chunked_attention")
 
 CHANNELS = ("dense", "sparse")
 
-NORMALIZATIONS = ("rmsnorm", "layernorm", "layernorm_no_bias", "nonparametric")
+NORMALIZATIONS = ("rmsnorm", "rmsnorm_1p", "layernorm", "layernorm_no_bias", "nonparametric")
 
 QUERY_KEY_NORMS = ("none", "per_head_dim", "per_head_dim_biased", "full", "l2")
 

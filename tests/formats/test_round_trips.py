@@ -1,6 +1,7 @@
 """A written file reads back the same: degrees, batches and recompute of random questions."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from service.answers.exports import Imported
 from service.estimator import Layout, Recipe
 from service.estimator.complete import CompleteQuestion
-from service.estimator.question import Software
+from service.estimator.question import Normalization, Software
 from service.estimator.resolve import resolve
 from service.estimator.software.stacks import STACKS
 from service.estimator.workload import recompute_of
@@ -70,6 +71,17 @@ def test_weights_that_a_pipeline_always_frees_come_back() -> None:
     written, found = read_back("torchtitan", resolve(question(DENSE, recipe, layout, gpus=16)).question)
     assert 'fsdp_reshard_after_forward = "always"' in written.content
     assert found.layout["reshard_after_forward"] is True
+
+
+@pytest.mark.parametrize("kind", ["rmsnorm", "rmsnorm_1p", "layernorm"])
+def test_norms_come_back_from_options_of_megatron(kind: Normalization) -> None:
+    model = replace(DENSE, normalization=kind)
+    recipe = Recipe(sequence_length=1024, global_batch=8, stack="megatron-core")
+    written, found = read_back("megatron-lm", resolve(question(model, recipe)).question)
+    assert ("--apply-layernorm-1p" in written.content) == (kind == "rmsnorm_1p")
+    assert isinstance(found.model, Mapping)
+    assert found.model["normalization"] == kind
+    assert found.unknown == ()
 
 
 STACKS_OF = {

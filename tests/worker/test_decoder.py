@@ -92,7 +92,7 @@ def test_every_kind_of_layer_trains() -> None:
         {"num_experts": 4, "num_experts_per_tok": 2, "shared_expert_intermediate_size": 8, "shared_expert_gate": True},
         {"num_experts": 4, "num_experts_per_tok": 1, "gated_mlp": False, "first_k_dense_replace": 1},
         {"layer_types": ["sliding_attention", "chunked_attention"], "sliding_window": 3, "attention_chunk_size": 4},
-        {"norms_per_layer": 4, "qk_norm": "full"},
+        {"norms_per_layer": 4, "qk_norm": "full", "normalization": "rmsnorm_1p"},
         {"parallel_attention": True, "norms_per_layer": 1, "normalization": "layernorm", "gated_mlp": False},
         {"qk_norm": "l2", "embedding_norm": True, "word_embed_proj_dim": 8, "lm_head_bias": True},
         {"qk_norm": "per_head_dim_biased", "normalization": "nonparametric", "mlp_bias": True, "attention_bias": True},

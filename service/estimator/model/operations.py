@@ -132,7 +132,9 @@ def embedding_width_op(name: str, model: Model, setting: SequenceSettings, *, ro
     )
 
 
-_VECTORS: dict[Normalization, int] = {"rmsnorm": 1, "layernorm": 2, "layernorm_no_bias": 1, "nonparametric": 0}
+_VECTORS: dict[Normalization, int] = {
+    "rmsnorm": 1, "rmsnorm_1p": 1, "layernorm": 2, "layernorm_no_bias": 1, "nonparametric": 0,
+}  # fmt: skip
 
 
 def norm_weights(normalization: Normalization, width: int) -> tuple[Weight, ...]:
@@ -178,13 +180,14 @@ def norm_op(
 
 def is_unfused(model: Model, setting: SequenceSettings) -> bool:
     """Whether norms run in single operations, each of which saves an fp32 copy of its own."""
-    return not setting.fused_norm and model.normalization == "rmsnorm"
+    return not setting.fused_norm and model.normalization in ("rmsnorm", "rmsnorm_1p")
 
 
 def _norm_input(model: Model, setting: SequenceSettings, numbers: int) -> tuple[Saved, ...]:
     """What a norm saves of so many numbers of its input."""
     if is_unfused(model, setting):
-        return unfused_norm(setting, numbers, setting.tokens, Split.SEQUENCE, is_wide=setting.wide_stream)
+        is_wide = setting.wide_stream or model.normalization == "rmsnorm_1p"
+        return unfused_norm(setting, numbers, setting.tokens, Split.SEQUENCE, is_wide=is_wide)
     is_wide = setting.wide_stream if setting.fused_norm else setting.casts_each_input
     each = WIDE_BYTES if is_wide else setting.element_bytes
     return (Saved(numbers * each, Split.SEQUENCE),)
@@ -194,7 +197,7 @@ def unfused_norm(
     setting: SequenceSettings, numbers: int, rows: int, split: Split, *, is_wide: bool = False
 ) -> tuple[Saved, ...]:
     """What a root mean square in single operations saves: its input in fp32, a scale a row, and what it weighs."""
-    # Source: transformers modeling_llama.LlamaRMSNorm
+    # Source: transformers modeling_llama.LlamaRMSNorm; modeling_gemma2.Gemma2RMSNorm (weighs by 1 + w in fp32)
     weighed = numbers * (WIDE_BYTES if is_wide else setting.element_bytes)
     return Saved((numbers + rows) * WIDE_BYTES, split, serves="input"), Saved(weighed, split, serves="own_norm")
 

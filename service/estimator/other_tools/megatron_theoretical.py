@@ -33,7 +33,7 @@ class ShardCounts:
 
 def _norm_parameters(model: Model) -> int:
     """Parameters of one norm for each number that it normalises."""
-    return 1 if model.normalization == "rmsnorm" else 2
+    return 1 if model.normalization.startswith("rmsnorm") else 2
 
 
 def attention_parameters(model: Model) -> int:

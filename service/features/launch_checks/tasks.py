@@ -149,7 +149,8 @@ def forward_flop(entry: Mapping[str, Any]) -> float:
 
 
 NORMS: Mapping[str, str] = {
-    "rmsnorm": "rms_norm", "layernorm": "layer_norm", "layernorm_no_bias": "layer_norm", "nonparametric": "layer_norm",
+    "rmsnorm": "rms_norm", "rmsnorm_1p": "rms_norm", "layernorm": "layer_norm", "layernorm_no_bias": "layer_norm",
+    "nonparametric": "layer_norm",
 }  # fmt: skip
 
 PASSES: Mapping[str, tuple[float, float]] = {

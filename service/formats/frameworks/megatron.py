@@ -207,8 +207,10 @@ def _put_attention(draft: rules.Draft, model: dict[str, Any]) -> None:
     model["position_embedding_rows"] = rows if learned else 0
     if not learned and rows:
         model["max_position_embeddings"] = rows
+    if draft.get("apply-layernorm-1p") and model["normalization"] == "rmsnorm":
+        model["normalization"] = "rmsnorm_1p"
     if draft.get("qk-layernorm") and not draft.get("multi-latent-attention"):
-        model["qk_norm"] = "per_head_dim" if model["normalization"] == "rmsnorm" else "per_head_dim_biased"
+        model["qk_norm"] = "per_head_dim" if model["normalization"].startswith("rmsnorm") else "per_head_dim_biased"
     if draft.get("qk-l2-norm"):
         model["qk_norm"] = "l2"
     every = draft.get("window-attn-skip-freq", 1)

@@ -18,6 +18,11 @@ SPARSE = GROUPED | {
     "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 128, "norm_topk_prob": True,
     "decoder_sparse_step": 1, "mlp_only_layers": [],
 }  # fmt: skip
+OFFSET = GROUPED | {
+    "sliding_window": 64, "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+    "query_pre_attn_scalar": 32,
+}  # fmt: skip
+"""A model whose norms weigh by 1 + w."""
 LATENT = DENSE | {
     "head_dim": 16, "q_lora_rank": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16,
     "v_head_dim": 48,
@@ -65,6 +70,11 @@ CASES: dict[str, Case] = {
     ),
     "GQA with biases, fused, fp32": Case(type="qwen2", config=GROUPED, precision="fp32"),
     "GQA with norms on heads, fused, autocast": Case(type="qwen3", config=GROUPED, precision="bf16-mixed"),
+    "norms of 1 + w, fused, bf16": Case(type="gemma3_text", config=OFFSET),
+    "norms of 1 + w, fused, autocast": Case(type="gemma3_text", config=OFFSET, precision="bf16-mixed"),
+    "norms of 1 + w, fused, fp32, checkpointed": Case(
+        type="gemma3_text", config=OFFSET, precision="fp32", recompute="full"
+    ),
     "hybrid of windows, fused, bf16": Case(
         type="qwen3",
         config=GROUPED

@@ -67,7 +67,11 @@ def _query_key_norm_op(model: Model, setting: SequenceSettings) -> Op:
     if is_unfused:
         heads = (model.num_attention_heads, model.key_value_heads) if model.qk_norm == "per_head_dim" else (1, 1)
         sizes = zip(widths, heads, (Split.TENSOR, Split.KEY_VALUE), strict=True)
-        each = (unfused_norm(setting, setting.tokens * width, setting.tokens * rows, by) for width, rows, by in sizes)
+        is_wide = model.normalization == "rmsnorm_1p"
+        each = (
+            unfused_norm(setting, setting.tokens * width, setting.tokens * rows, by, is_wide=is_wide)
+            for width, rows, by in sizes
+        )
         saved = tuple(one for pair in each for one in pair)
     return Op(
         name="attention.qk_norm",
