@@ -3,18 +3,21 @@
 import json
 import os
 import subprocess
+from typing import Any
 
 import pytest
 
 from service.catalogue.huggingface.importing import import_config
 from service.estimator import Layout, Question, Recipe
 from service.estimator.memory.activations import cast_numbers, rank_load_of
+from service.estimator.memory.device import SEGMENT_HOLE_BYTES
 from service.estimator.memory.states import sharded_lines
 from service.estimator.model.counts import sequence_flop
 from service.estimator.parallelism.stages import Stage
 from service.estimator.question import Cluster, Method, Software
 from service.estimator.resolve import resolve
 from service.estimator.samples import H100, sample_degrees
+from service.estimator.software.stacks import CROSS_ENTROPIES
 from service.estimator.workload import Workload
 from tests.estimator.memory.torch_cases import BATCH, CASES, TOKENS, Case
 from tests.house.source import ROOT
@@ -65,17 +68,22 @@ def predicted(case: Case) -> dict[str, float]:
     }
 
 
-@pytest.fixture(scope="module")
-def counts() -> dict[str, dict[str, float]]:
-    """What torch counts of every case, in the environment that has transformers, peft and torchtitan."""
-    command = [str(tool("torch", "bin", "python")), "-W", "ignore", "-m", "tests.estimator.memory.torch_counts"]
+def said_by_torch(module: str) -> Any:
+    """What a module prints in the environment that has transformers, peft and torchtitan."""
+    command = [str(tool("torch", "bin", "python")), "-W", "ignore", "-m", f"tests.estimator.memory.{module}"]
     path = os.pathsep.join((str(ROOT), str(tool(TITAN))))
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=400,
         env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def counts() -> dict[str, dict[str, float]]:
+    """What torch counts of every case."""
+    found: dict[str, dict[str, float]] = said_by_torch("torch_counts")
     return found
 
 
@@ -87,3 +95,10 @@ def test_saved_bytes_states_and_flop_are_those_that_torch_counts(
     found, own = counts[name], predicted(CASES[name])
     assert own.pop("saved_bytes") == pytest.approx(found.pop("saved_bytes"), rel=WITHIN)
     assert own == found
+
+
+@needs("exporters")
+def test_the_hole_of_an_eager_loss_is_that_of_the_allocators_rules() -> None:
+    eager = CROSS_ENTROPIES["eager"]
+    live, hole = 4 * eager.full_copies, eager.hole_bytes
+    assert said_by_torch("torch_holes") == {"live": live, "grown": hole, "opened": SEGMENT_HOLE_BYTES}
