@@ -73,7 +73,7 @@ class AsOnCuda(torch.overrides.TorchFunctionMode):
         if function is functional.dropout and (kwargs or {}).get("p", [*args, 0.0][1]):
             return Dropped.apply(args[0], (kwargs or {}).get("p", [*args, 0.0][1]))
         is_attention = function is functional.scaled_dot_product_attention
-        if is_attention and args[0].is_contiguous() and not (kwargs or {}).get("scale"):
+        if is_attention and args[0].is_contiguous():
             # Results of CUDA's kernel for latent heads lie tokens first, those of CPU's as queries do.
             args = [args[0].transpose(1, 2).contiguous().transpose(1, 2), *args[1:]]
         if function in WIDE and torch.is_autocast_enabled("cpu"):
