@@ -59,5 +59,5 @@ def test_matrices_of_four_bits_are_made_wide_in_about_the_published_time() -> No
     wide = errors(Method(name="lora", rank=64, targets=TARGETS))
     assert min(quantized) > -0.36
     assert max(quantized) < 0.10
-    assert median(map(abs, quantized)) < 0.17
+    assert median(map(abs, quantized)) < 0.21
     assert median(map(abs, quantized)) < 0.6 * median(map(abs, wide))
