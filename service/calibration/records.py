@@ -185,6 +185,10 @@ LARGEST_SIZE = 1 << 53
 """Largest number in a shape; doubles hold all whole numbers up to it."""
 
 
+MOST_REPEATS = (1 << 31) - 1
+"""Largest number of repeats, which a whole number of 32 bits holds in every database."""
+
+
 def fault_of(probe: ProbeName, measurement: Measurement) -> tuple[str, str] | None:
     """The first fault of a measurement, by field and message; None where it is valid.
 
@@ -203,7 +207,9 @@ def fault_of(probe: ProbeName, measurement: Measurement) -> tuple[str, str] | No
         return "value", "value is not between low and high"
     if measurement.quantity not in QUANTITIES:
         return "quantity", f"quantity is not one of {', '.join(QUANTITIES)}"
-    return None if measurement.repeats >= 1 else ("repeats", "repeats is below 1")
+    if not 1 <= measurement.repeats <= MOST_REPEATS:
+        return "repeats", f"repeats is not between 1 and {MOST_REPEATS}"
+    return None
 
 
 def shape_fault(probe: ProbeName, shape: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -121,7 +121,7 @@ SLUG = {"/v1/prices": "provider"}
 
 
 def columns(document: Mapping[str, Any]) -> list[Column]:
-    """Every field of an own row or a scenario that is a text, or a list of them, and no choice."""
+    """Every field of an own row or a scenario that is a text, or a list of them, and no choice and no name of a row."""
     found = []
     for path, methods in document["paths"].items():
         one = next((other for other in document["paths"] if other.startswith(f"{path}/{{") and other.endswith("}")), "")
@@ -132,7 +132,7 @@ def columns(document: Mapping[str, Any]) -> list[Column]:
         for name, schema in _resolved(document, content["schema"])["properties"].items():
             kinds = [one for option in schema.get("anyOf", [schema]) for one in _types(_resolved(document, option))]
             texts = [kind for kind in kinds if _is_text(kind) or _is_text(kind.get("items", {}))]
-            if texts and name not in {"slug", "question", *SLUG.values()}:
+            if texts and name not in {"slug", "question", "grid_region", *SLUG.values()}:
                 found.append(Column(path, name, texts[0]["type"] == "array", example))
     return found
 

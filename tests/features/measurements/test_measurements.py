@@ -141,6 +141,7 @@ def test_somebody_takes_measurements_out_and_back_in(measuring: Ask) -> None:
         (changed(value=-1.0), "/records/0/measurements/0/value", "unreadable"),
         (changed(high=1e-9), "/records/0/measurements/0/value", "unreadable"),
         (changed(quantity="hours"), "/records/0/measurements/0/quantity", "unreadable"),
+        (changed(repeats=1 << 31), "/records/0/measurements/0/repeats", "unreadable"),
         (changed(shape={"rows": 1}), "/records/0/measurements/0/shape/columns", "unreadable"),
         (changed(environment={"kind": "tpu"}), "/records/0/environment/kind", "not_a_choice"),
         ({"records": [{**RECORDS["records"][0], "environment": None}]}, "/records/0/environment", "required"),
