@@ -26,7 +26,7 @@ CLASSES_OF_COUNTS = frozenset({"Degrees", "Group", "ProductShape", "RankParamete
 """How many, or which: every field is a plain number."""
 
 COUNTS = frozenset({
-    "activation_layers", "along_or_same", "bubble_micro_batches", "bucket_copies",
+    "activation_layers", "again_layers", "along_or_same", "bubble_micro_batches", "bucket_copies",
     "calls", "cast_numbers", "ceil_div", "columns", "copies", "count",
     "crossing_share", "dense", "divisors", "doublings", "embedding_table", "expert", "expert_data", "expert_shards",
     "fill_numbers", "flat_parameters", "floor_div", "full_copies", "gathered_ends",

@@ -723,6 +723,8 @@ class RankLoad:
     """Those of them that are cast while the last layer runs backward."""
     activation_layers: Amount
     """Layers that keep one as large for the backward pass; 0 where recompute may drop it."""
+    again_layers: Amount
+    """Layers of a group computed again that make one as large, beyond those that kept one and have run backward."""
     embedding_table: Amount
     """Trained parameters of its embedding's matrix; 0 where it has none."""
     largest_table: Amount
@@ -741,7 +743,7 @@ def rank_load_of(workload: Workload, degrees: Degrees, stage: Stage) -> RankLoad
     split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     layers = [(count > 0, ops) for count, ops in zip(stage.kind_counts, workload.ledger.kinds, strict=True)]
     layer, trained_layer = _largest(layers, split)
-    largest_tensor, largest_tensors = _largest_tensor(workload, stage, split)
+    largest_tensor, largest_tensors, largest_again = _largest_tensor(workload, stage, split)
     both_ends = [(stage.is_first, workload.ledger.embedding), (stage.is_last, workload.ledger.head)]
     end, trained_end = _largest(both_ends, split)
     cast, late_cast = cast_numbers(workload, degrees, stage)
@@ -765,6 +767,7 @@ def rank_load_of(workload: Workload, degrees: Degrees, stage: Stage) -> RankLoad
         layers=stage.layers,
         largest_activation_bytes=largest_tensor * degrees.micro_batch / degrees.context,
         activation_layers=largest_tensors,
+        again_layers=largest_again,
         cast_numbers=cast,
         late_cast_numbers=late_cast,
         embedding_table=_largest_table(both_ends[:1], split),
@@ -824,8 +827,8 @@ _KEEPING = {"core_attn", "layernorm", "moe_act"}
 """Modules whose recompute drops no result of a matrix product."""
 
 
-def _largest_tensor(workload: Workload, stage: Stage, split: tuple[Amount, ...]) -> tuple[Amount, Amount]:
-    """Bytes of one sequence of the largest result of a matrix product in any layer of a stage; layers that keep it."""
+def _largest_tensor(workload: Workload, stage: Stage, split: tuple[Amount, ...]) -> tuple[Amount, Amount, Amount]:
+    """Bytes of one sequence of the largest result of a product in any layer; layers that keep it, and make it again."""
     by_kind: list[Amount] = []
     for ops in workload.ledger.kinds:
         largest: Amount = 0.0
@@ -835,11 +838,17 @@ def _largest_tensor(workload: Workload, stage: Stage, split: tuple[Amount, ...])
     most = largest_kind_bytes(stage, by_kind)
     rule = workload.recompute
     if set(rule.modules) - _KEEPING:
-        return most, 0
+        return most, 0, 0
+    kinds = list(zip(stage.kind_counts, by_kind, strict=True))
+    large = summed(where(one == most, count, 0) for count, one in kinds)
+    if rule.granularity != "full":
+        return most, large, 0
     layers = trained_layers(workload, stage.kind_counts)
-    kept = 1 - repeated_forwards(rule, layers, len(stage.chunk_counts)) if rule.granularity == "full" else 1
-    kinds = zip(stage.kind_counts, by_kind, strict=True)
-    return most, kept * summed(where(one == most, count, 0) for count, one in kinds)
+    share = repeated_forwards(rule, layers, len(stage.chunk_counts))
+    group = 1 if rule.method == "block" else rule.layers or 1
+    smaller = summed(where(one == most, 0, count) for count, one in kinds)
+    kept, again = (1 - share) * large, minimum(group, share * large)
+    return most, kept, where(smaller == 0, maximum(again - kept, 0), 0)
 
 
 def _largest_table(groups: Sequence[tuple[Condition, Ops]], split: tuple[Amount, ...]) -> Amount:

@@ -135,7 +135,7 @@ def cached_bytes(workload: Workload, degrees: Degrees, load: RankLoad, gradient_
         the hole of the cross entropy's row for each logit; and that of a gathered stream where tensor ranks split it
         nanotron: two results of row-split matrices a layer, as far as the host has launched ahead; a flat copy of all
         updated weights; the rank's part of them and the whole again, where no freed activation is as large as the part,
-        or less the activations that a micro-batch without such a large one would not keep
+        or less the activations that a micro-batch without such a large one would not keep or compute again
     Args:
         gradient_bytes: gradients of the rank [byte]
     Returns: bytes of one rank [byte]
@@ -197,6 +197,8 @@ class FlatCopies:
     spared_bytes: Amount
     """What a micro-batch would keep less if its largest activations were as large as the part; 0 where they are not
     larger."""
+    spared_again_bytes: Amount
+    """What the layers computed again would hold less for the same reason."""
 
 
 def flat_copies(workload: Workload, degrees: Degrees, load: RankLoad) -> FlatCopies | None:
@@ -212,8 +214,8 @@ def flat_copies(workload: Workload, degrees: Degrees, load: RankLoad) -> FlatCop
     gathers = both(degrees.zero_stage >= OPTIMIZER_STATES, degrees.shard_group > 1)
     weights = where(gathers, weights, 0.0)
     part, largest = weights / degrees.shard_group, load.largest_activation_bytes
-    spared = maximum(largest - part, 0.0) * load.activation_layers
-    return FlatCopies(weights, weights + part, part > largest, spared)
+    each = maximum(largest - part, 0.0)
+    return FlatCopies(weights, weights + part, part > largest, each * load.activation_layers, each * load.again_layers)
 
 
 RESIDUALS = {

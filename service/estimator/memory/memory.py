@@ -407,7 +407,9 @@ def _most_copied_bytes(rank_bytes: StageBytes, copies: FlatCopies) -> Amount:
     for phase, live in rank_bytes.phases.items():
         micro_batches = rank_bytes.in_flight - (0 if "activations" in LIVE[phase] else 1)
         keeps = "activations" in LIVE[phase] or "other_activations" in LIVE[phase]
-        shorter.append(live - maximum(micro_batches, 0) * copies.spared_bytes if keeps else live)
+        spared = maximum(micro_batches, 0) * copies.spared_bytes if keeps else 0.0
+        again = copies.spared_again_bytes if "recomputed_activations" in LIVE[phase] else 0.0
+        shorter.append(live - spared - again)
     return reduce(maximum, shorter) - rank_bytes.peak + copies.weight_bytes + copies.again_bytes
 
 
