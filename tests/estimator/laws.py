@@ -368,8 +368,8 @@ def violations(question: Question) -> Iterator[Violation]:
 def of_sums(question: Question) -> Iterator[Violation]:
     """Lines of a stage sum to its peak, and parameters of the stages to those of the model.
 
-    Parameters of stages hold what `total_with_multi_token_prediction` counts, adapters too, and the copy of a tied
-    matrix that the last of several stages keeps.
+    Parameters of stages hold what `total_with_multi_token_prediction` counts, adapters too, and the copy of a matrix
+    that the last of several stages keeps where it is tied, or where the stack trains depths that embed tokens again.
     """
     answer = estimate(question)
     for stage in answer.memory.stages:
@@ -378,7 +378,7 @@ def of_sums(question: Question) -> Iterator[Violation]:
             yield Violation(
                 "sum of lines", f"stage {stage.stage}", f"{lines} of {stage.allocated_peak_bytes}", question
             )
-    counts, model = answer.parameters, answer.resolved.model
+    counts, model = answer.parameters, resolve(question).workload.model
     is_copied = question.layout.pipeline > 1 and (model.tie_word_embeddings or model.num_nextn_predict_layers)
     whole = counts.total_with_multi_token_prediction + counts.adapters + (counts.input_embedding if is_copied else 0)
     stages = sum(stage.total for stage in counts.stages)

@@ -17,6 +17,7 @@ from tests.estimator.laws import (
     filled,
     gpus,
     models,
+    of_sums,
     plainly,
     questions,
     shrink,
@@ -206,3 +207,12 @@ def test_parameters_of_stages_count_adapters_and_the_copy_of_a_tied_head(name: M
     counts = answer.parameters
     assert (counts.adapters > 0) == bool(parts)
     assert sum(stage.total for stage in counts.stages) == counts.total + counts.adapters + counts.input_embedding
+
+
+@pytest.mark.parametrize(("stack", "copies"), [("deepspeed", 0), ("nanotron", 0), ("megatron-core", 1)])
+def test_a_stage_copies_the_embedding_for_depths_that_its_stack_trains(stack: StackName, copies: int) -> None:
+    asked = job("small latent", 4096, Layout(pipeline=4), stack=stack)
+    counts = estimate(asked).parameters
+    copied = sum(stage.total for stage in counts.stages) - counts.total_with_multi_token_prediction
+    assert copied == copies * counts.input_embedding
+    assert not list(of_sums(asked))
