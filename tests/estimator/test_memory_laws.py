@@ -113,13 +113,23 @@ def test_a_flat_copy_that_finds_room_among_activations_takes_no_bytes_back() -> 
     )
 
 
-@pytest.mark.parametrize("rule", [Recompute(granularity="full", layers=layers) for layers in (1, 2)], ids=str)
-def test_a_flat_copy_finds_room_among_activations_that_are_computed_again(rule: Recompute) -> None:
+@pytest.mark.parametrize(
+    ("model", "length", "layout", "rule"),
+    [
+        ("small dense", 6144, Layout(data=2, pipeline=8), Recompute(granularity="full")),
+        ("small dense", 6144, Layout(data=2, pipeline=8), Recompute(granularity="full", layers=2)),
+        ("small sparse", 2048, Layout(data=8, pipeline=4), Recompute(granularity="selective", modules=("mlp",))),
+    ],
+    ids=["layers", "groups", "products"],
+)
+def test_a_flat_copy_finds_room_among_activations_that_are_computed_again(
+    model: str, length: int, layout: Layout, rule: Recompute
+) -> None:
     """6.33 GB reserved without recompute and 6.41 GB with groups of two layers, as first counted."""
-    kept = job("small dense", 6144, Layout(data=2, pipeline=8), attention="eager", stack="nanotron")
+    kept = job(model, length, layout, attention="eager", stack="nanotron")
     rise([estimate_memory(with_recipe(kept, recompute=rule)), estimate_memory(kept)])
     lengths = range(1024, 12289, 1024)
-    rise([estimate_memory(with_recipe(kept, sequence_length=length, recompute=rule)) for length in lengths])
+    rise([estimate_memory(with_recipe(kept, sequence_length=each, recompute=rule)) for each in lengths])
 
 
 @pytest.mark.parametrize("stack", ["nanotron", "fsdp1", "torchtitan"])

@@ -836,19 +836,28 @@ def _largest_tensor(workload: Workload, stage: Stage, split: tuple[Amount, ...])
             largest = maximum(largest, weight.columns / split[weight.split])
         by_kind.append(largest * workload.recipe.sequence_length * workload.precision.element_bytes)
     most = largest_kind_bytes(stage, by_kind)
+    large = [where(one == most, count, 0) for count, one in zip(stage.kind_counts, by_kind, strict=True)]
+    return most, *_kept_and_again(workload, stage, large)
+
+
+def _kept_and_again(workload: Workload, stage: Stage, large: list[Amount]) -> tuple[Amount, Amount]:
+    """Layers of those that keep their largest product; those of one recompute that make it again, beyond the kept.
+
+    None is made again where layers of another kind may be those that need most for it.
+    """
     rule = workload.recompute
-    if set(rule.modules) - _KEEPING:
-        return most, 0, 0
-    kinds = list(zip(stage.kind_counts, by_kind, strict=True))
-    large = summed(where(one == most, count, 0) for count, one in kinds)
-    if rule.granularity != "full":
-        return most, large, 0
-    layers = trained_layers(workload, stage.kind_counts)
-    share = repeated_forwards(rule, layers, len(stage.chunk_counts))
-    group = 1 if rule.method == "block" else rule.layers or 1
-    smaller = summed(where(one == most, 0, count) for count, one in kinds)
-    kept, again = (1 - share) * large, minimum(group, share * large)
-    return most, kept, where(smaller == 0, maximum(again - kept, 0), 0)
+    if rule.granularity == "full":
+        layers = trained_layers(workload, stage.kind_counts)
+        share = repeated_forwards(rule, layers, len(stage.chunk_counts))
+        again, group = [share * count for count in large], 1 if rule.method == "block" else rule.layers or 1
+        freed, others = (1 - share) * summed(large), summed(stage.kind_counts) - summed(large)
+    else:
+        dropped = set(rule.modules) - _KEEPING
+        drops = [any(dropped & set(saved.modules) for op in ops for saved in op.saved) for ops in workload.ledger.kinds]
+        again, group, freed = [count * drop for count, drop in zip(large, drops, strict=True)], 1, 0
+        others = summed(count * drop for count, drop in zip(stage.kind_counts, drops, strict=True)) - summed(again)
+    together = maximum(minimum(group, summed(again)) - freed, 0)
+    return summed(large) - summed(again), where(others == 0, together, 0)
 
 
 def _largest_table(groups: Sequence[tuple[Condition, Ops]], split: tuple[Amount, ...]) -> Amount:
