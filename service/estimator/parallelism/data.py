@@ -45,6 +45,10 @@ RULES: dict[str, LayoutRule] = {
     "shard_group_needs_sharding": Rule(lambda _, d: implies(d.zero_stage == 0, d.shard_group == d.data * d.context)),
 }
 
+UPDATE_BYTES = 4.0
+"""Bytes of one number of a momentum on its way to the rank that owns its matrix, and of an update on its way back.
+Source: pytorch/torchtitan@0.3.0 distributed/flex_shard/dist_muon.py (in the parameter's format)."""
+
 
 def shards(degrees: Degrees, kind: int) -> Amount:
     """Ranks over which the data group spreads one kind of tensor of the dense part.
@@ -196,11 +200,8 @@ def micro_batch_transfers(
     if workload.software.grouped_reductions or workload.implementation.accumulates_whole:
         reduces = reduces / reduced_group(workload, degrees)
     for group in _groups(degrees, parameters):
-        ranks, reduced, gradients = (
-            (group.shard, group.spacing),
-            group.reductions,
-            group.trained * reduced_bytes(workload),
-        )
+        ranks, reduced = (group.shard, group.spacing), group.reductions
+        gradients = group.trained * reduced_bytes(workload)
         gathers = (first + backwards) * group.gathers - first * backwards * group.kept_gathers
         numbers = (first + backwards) * group.parameters - first * backwards * group.kept
         weights = numbers * workload.state.gathered_bytes / where(gathers > 0, gathers, 1)
@@ -235,9 +236,9 @@ def step_transfers(workload: Workload, degrees: Degrees, parameters: RankParamet
         sharded = where(degrees.zero_stage >= OPTIMIZER_STATES, group.shard, 1)
         gathers, ranks = stage_one + stage_two + whole, (group.shard, spacing)
         reduced, gathered = group.reductions, group.gathers
-        counts = (stage_one + whole) * reduced, gathers * gathered
-        transfers.append(Transfer("reduce_scatter", gradients / reduced, counts[0], *ranks, group.gradients))
-        transfers.append(Transfer("all_gather", weights / gathered, counts[1], *ranks, group.weights))
+        reduce_calls, gather_calls = (stage_one + whole) * reduced, gathers * gathered
+        transfers.append(Transfer("reduce_scatter", gradients / reduced, reduce_calls, *ranks, group.gradients))
+        transfers.append(Transfer("all_gather", weights / gathered, gather_calls, *ranks, group.weights))
         replicas, same_shard = group.ranks / sharded, replace(spacing, step=sharded)
         shard_bytes = gradients / sharded / reduced
         transfers.append(Transfer("all_reduce", shard_bytes, reduced, replicas, same_shard, group.gradients))
@@ -245,11 +246,6 @@ def step_transfers(workload: Workload, degrees: Degrees, parameters: RankParamet
             updates, calls = group.matrices * UPDATE_BYTES / group.shard, where(degrees.zero_stage >= WEIGHTS, 2, 0)
             transfers.append(Transfer("all_to_all", updates, calls, *ranks, group.updates))
     return tuple(transfers)
-
-
-UPDATE_BYTES = 4.0
-"""Bytes of one number of a momentum on its way to the rank that owns its matrix, and of an update on its way back.
-Source: pytorch/torchtitan@0.3.0 distributed/flex_shard/dist_muon.py (in the parameter's format)."""
 
 
 def reduced_bytes(workload: Workload) -> float:
