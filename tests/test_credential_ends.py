@@ -34,7 +34,7 @@ class Service:
         """A new key that the service knows."""
         made = make_key(self.engine, KeyRequest(name="tests", scopes=[scope]))
         if expires_at is not None:
-            key = replace(made.key, id=made.key.id[:-1] + "_", expires_at=expires_at)
+            key = replace(made.key, id=made.key.id + "_", expires_at=expires_at)
             create_key(self.engine, key)
             made = NewKey(key, f"{key.id}.{made.presented.partition('.')[2]}")
         while self.client.get("/v1/gpus?limit=1", headers=sent(made)).status_code == 401:
