@@ -14,7 +14,7 @@ FROM ${TORCH_IMAGE} AS worker
 ENV PYTHONUNBUFFERED=1 HOME=/tmp TRAINCOST_URL=http://api:8000
 USER root
 RUN useradd --system --uid 10001 --no-create-home traincost
-RUN ["python3", "-m", "pip", "install", "--no-cache-dir", "httpx>=0.28"]
+RUN ["python3", "-m", "pip", "install", "--no-cache-dir", "httpx>=0.28", "annotated-types>=0.8"]
 COPY --from=build /wheels /wheels
 RUN python3 -m pip install --no-cache-dir --no-deps /wheels/*.whl
 USER 10001

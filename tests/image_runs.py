@@ -138,6 +138,10 @@ class Running:
             return 0
         return int(children[0]) if children else 0
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
     def run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Another command beside the first."""
         command = self.container.beside(self.first, words)

@@ -81,11 +81,12 @@ def test_dockerfile_installs_hashed_dependencies_and_nothing_beside_them() -> No
     assert "--no-deps" in installs[1]
 
 
-def test_worker_adds_httpx_alone_to_an_image_that_has_torch() -> None:
+def test_worker_adds_two_packages_to_an_image_that_has_torch() -> None:
     """And the package itself, with nothing that it needs elsewhere: no framework, no database driver."""
     installs = [run for run in arguments("RUN", "worker") if "install" in run]
     assert len(installs) == 2
-    assert json.loads(installs[0])[5:] == [next(d for d in _project()[""] if d.startswith("httpx"))]
+    needed = [next(d for d in _project()[""] if d.startswith(name)) for name in ("httpx", "annotated-types")]
+    assert json.loads(installs[0])[5:] == needed
     assert "--no-deps" in installs[1]
     assert _command("worker") == ["traincost", "worker"]
 

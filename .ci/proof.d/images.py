@@ -108,7 +108,12 @@ def measures(proof: Proof, image: Image, network: str, scratch: Path, keys: dict
     container = hardened("worker", image, network, scratch, {"TRAINCOST_TOKEN": keys["worker"]})
     worker = Running(container, command("worker"), scratch / "worker.log")
     try:
+        end = time.monotonic() + MEASURED_SECONDS
         while not json.loads(ask(network, "GET", "/v1/workers", key=keys["write"])[1])["items"]:
+            if worker.has_ended or time.monotonic() > end:
+                print((scratch / "worker.log").read_text(), end="")
+                proof.hold("the worker registers itself", is_so=False)
+                return
             time.sleep(0.1)
         _, content = ask(network, "POST", "/v1/launch-checks", LAUNCH_CHECK, keys["write"])
         path = f"/v1/launch-checks/{json.loads(content)['id']}"
