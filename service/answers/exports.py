@@ -95,6 +95,20 @@ class UnknownSetting(Documented):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedSetting(Documented):
+    """A setting of the file, with what is known of its effect."""
+
+    name: str
+    """Its name in the file, its beginning where it is long."""
+    line: int
+    """Line of its value."""
+    column: int
+    """Column in which its value begins."""
+    why: str
+    """Why it changes nothing here, or what it would change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Imported(Documented):
     """A parsed file, as the parts of a question."""
 
@@ -107,7 +121,13 @@ class Imported(Documented):
     layout: Annotated[Mapping[str, Any], Published("Layout")]
     """The same of the layout."""
     unknown: tuple[UnknownSetting, ...]
-    """Settings that were not understood, at most 200; those about data, files and learning rates are passed over."""
+    """Settings that are not known, at most 200."""
+    understood: tuple[str, ...]
+    """Names of the settings that model, recipe and layout were read from, at most 200."""
+    without_effect: tuple[ExplainedSetting, ...]
+    """Settings that change nothing here, at most 200, each with the reason."""
+    not_understood: tuple[ExplainedSetting, ...]
+    """Settings that change memory or time in a way that is not read, at most 200: the parts are not this file's job."""
     assumptions: tuple[str, ...]
     """What the file leaves open, and what was assumed."""
     source: str

@@ -15,8 +15,7 @@ from service.estimator.parallelism.pipeline import partition_layers
 from service.estimator.question import Layout, Model, Recipe, Software
 from service.estimator.software.stacks import software_of
 from service.estimator.workload import recompute_of
-from service.formats.text import Entry, Settings
-from service.text_bounds import Place, refusal
+from service.formats.text import Settings
 
 LARGEST = 1 << 40
 """Largest whole number of a setting."""
@@ -72,6 +71,18 @@ def text(value: Any) -> str:
     return word
 
 
+def name(value: Any) -> str:
+    """A choice by its name or number, in one case.
+
+    >>> name("No_Shard"), name(3), name(False)
+    ('NO_SHARD', '3', 'FALSE')
+    """
+    word = _single(value)
+    if not isinstance(word, str | int):
+        raise WrongType
+    return str(word).upper()
+
+
 def items(value: Any) -> tuple[Any, ...]:
     if not isinstance(value, tuple):
         raise WrongType
@@ -92,6 +103,7 @@ CONVERTERS: Mapping[Converter, tuple[str, str]] = {
     size: ("not_a_size", "a whole number, or auto"),
     boolean: ("not_true_or_false", "true or false; an option of a command line takes no word"),
     text: ("not_text", "a text, alone"),
+    name: ("not_a_name", "the name or number of a choice"),
     items: ("not_a_list", "a list"),
 }
 
@@ -392,83 +404,9 @@ DATA_FROM_PROCESSES: Rule = lambda value, question: Fragment(  # noqa: E731 - a 
 """Rule of a data degree that the tool derives."""
 
 
-@dataclass(slots=True)
-class Draft:
-    """Parts of a question that a file states."""
-
-    settings: dict[str, Any] = field(default_factory=dict)
-    """Converted values of the settings that are read, by name."""
-    places: dict[str, Place] = field(default_factory=dict)
-    unknown: list[Entry] = field(default_factory=list)
-    assumptions: list[str] = field(default_factory=list)
-    model: dict[str, Any] | str | None = None
-    """The model as a question spells it; None if the file does not state it."""
-    recipe: dict[str, Any] = field(default_factory=dict)
-    layout: dict[str, Any] = field(default_factory=dict)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self.settings.get(name, default)
-
-    def chosen(self, name: str, choices: Mapping[Any, Any], default: Any) -> Any:
-        """The field's value for the value of a setting."""
-        value = self.settings.get(name, default)
-        if value not in choices:
-            named = ", ".join(str(choice) for choice in choices)
-            raise self.wrong(name, "not_a_choice", "is none of the values that are understood", f"use {named}")
-        return choices[value]
-
-    def wrong(self, name: str, code: str, message: str, fix: str) -> Exception:
-        """The refusal of a setting's value."""
-        return refusal(self.places.get(name, Place(1, 1)), code, f"{name} {message}", fix)
-
-    def fields_of(self, rules: Rules, part: str) -> dict[str, Any]:
-        """Fields of a part of the question that its options state, or that have a default."""
-        found: dict[str, Any] = {}
-        for path, option in options_of(rules).items():
-            if path.rpartition(".")[0] != part or option.default is COMBINED:
-                continue
-            field_name = path.rpartition(".")[2]
-            if option.name not in self.settings:
-                found |= {} if option.default is OPEN else {field_name: option.default}
-            elif option.choices:
-                found[field_name] = self.chosen(option.name, option.choices, None)
-            else:
-                found[field_name] = self.settings[option.name]
-        return found
-
-
-def draft_reader(rules: Rules, beside: Mapping[str, Sequence[str]]) -> Callable[[Sequence[Entry]], Draft]:
-    """Reader of the settings of rules, and of those beside them by type; prefixes of others are ignored."""
-    types = {option.name: option.form for option in options_of(rules).values()}
-    types |= {name: FORMS[kind] for kind, names in beside.items() if kind != "ignored" for name in names}
-    ignored = tuple(beside["ignored"])
-
-    def read(entries: Sequence[Entry]) -> Draft:
-        draft = Draft()
-        for entry in entries:
-            draft.places[entry.name] = entry.place
-            if entry.name in types:
-                if entry.value is not None:
-                    draft.settings[entry.name] = _converted(entry, types[entry.name])
-            elif not entry.name.startswith(ignored):
-                draft.unknown.append(entry)
-        return draft
-
-    return read
-
-
-def _converted(entry: Entry, form: Converter) -> Any:
-    try:
-        return form(entry.value)
-    except (WrongType, ValueError):
-        code, wanted = CONVERTERS[form]
-        message = f"{entry.name} is not {wanted}"
-        raise refusal(entry.place, code, message, f"give {wanted}") from None
-
-
 FORMS: Mapping[str, Converter] = {
     "integer": integer, "number": number, "size": size, "boolean": boolean, "switch": boolean, "text": text,
-    "items": items,
+    "name": name, "items": items,
 }  # fmt: skip
 
 _KEYS: Mapping[str, Converter] = {"integer": int, "boolean": {"true": True, "false": False}.__getitem__}

@@ -3,27 +3,23 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from service.formats.frameworks.accelerate import ACCELERATE, read_accelerate
-from service.formats.frameworks.deepspeed import DEEPSPEED, read_deepspeed
-from service.formats.frameworks.megatron import MEGATRON_LM, read_megatron
-from service.formats.frameworks.megatron_bridge import MEGATRON_BRIDGE
-from service.formats.frameworks.nanotron import NANOTRON, read_nanotron
-from service.formats.frameworks.torchtitan import TORCHTITAN, read_torchtitan
+from service.formats.drafts import Draft, Fates
+from service.formats.frameworks import accelerate, deepspeed, megatron, megatron_bridge, nanotron, torchtitan
 from service.formats.launchers.clouds import DSTACK, SKYPILOT
 from service.formats.launchers.kubernetes import JOBSET, PYTORCHJOB, TRAINJOB, VOLCANO
 from service.formats.launchers.ray import RAY_TRAIN
 from service.formats.launchers.slurm import SBATCH
 from service.formats.launchers.torchrun import TORCHRUN
-from service.formats.rules import TARGETS_TABLE, Draft, Target
+from service.formats.rules import TARGETS_TABLE, Target
 from service.formats.text import Entry, read_arguments, read_json, read_toml, read_yaml
 
 _TARGETS = (
-    MEGATRON_LM,
-    MEGATRON_BRIDGE,
-    TORCHTITAN,
-    NANOTRON,
-    DEEPSPEED,
-    ACCELERATE,
+    megatron.MEGATRON_LM,
+    megatron_bridge.MEGATRON_BRIDGE,
+    torchtitan.TORCHTITAN,
+    nanotron.NANOTRON,
+    deepspeed.DEEPSPEED,
+    accelerate.ACCELERATE,
     TORCHRUN,
     SBATCH,
     TRAINJOB,
@@ -45,8 +41,12 @@ if [*TARGETS] != [*TARGETS_TABLE["targets"]]:
 class Format:
     name: str
     meaning: str
+    syntax: str
+    """arguments, json, toml or yaml."""
     entries: Callable[[str], tuple[Entry, ...]]
     read: Callable[[Sequence[Entry]], Draft]
+    fates: Fates
+    """Fates of the tool's settings."""
     source: str
     """Tool and version or commit that its fields and defaults come from."""
 
@@ -55,17 +55,15 @@ _SYNTAXES: Mapping[str, Callable[[str], tuple[Entry, ...]]] = {
     "arguments": read_arguments, "json": read_json, "toml": read_toml, "yaml": read_yaml,
 }  # fmt: skip
 
-_READERS: Mapping[str, Callable[[Sequence[Entry]], Draft]] = {
-    "megatron-lm": read_megatron,
-    "nanotron": read_nanotron,
-    "torchtitan": read_torchtitan,
-    "deepspeed": read_deepspeed,
-    "accelerate": read_accelerate,
+_READERS: Mapping[str, tuple[Callable[[Sequence[Entry]], Draft], Fates]] = {
+    "megatron-lm": (megatron.read_megatron, megatron.FATES),
+    "nanotron": (nanotron.read_nanotron, nanotron.FATES),
+    "torchtitan": (torchtitan.read_torchtitan, torchtitan.FATES),
+    "deepspeed": (deepspeed.read_deepspeed, deepspeed.FATES),
+    "accelerate": (accelerate.read_accelerate, accelerate.FATES),
 }
 
 FORMATS: Mapping[str, Format] = {
-    name: Format(
-        name=name, meaning=row["meaning"], entries=_SYNTAXES[row["syntax"]], read=_READERS[name], source=row["source"]
-    )
+    name: Format(name=name, entries=_SYNTAXES[row["syntax"]], read=_READERS[name][0], fates=_READERS[name][1], **row)
     for name, row in TARGETS_TABLE["formats"].items()
 }

@@ -4,12 +4,21 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from typing import Any
 
-from service.answers.exports import Export, ExportTarget, ExportTargets, Imported, TargetVersion, UnknownSetting
+from service.answers.exports import (
+    ExplainedSetting,
+    Export,
+    ExportTarget,
+    ExportTargets,
+    Imported,
+    TargetVersion,
+    UnknownSetting,
+)
 from service.catalogue import Catalogue
 from service.errors import NotFound, Problem, Refused
 from service.estimator.question import Layout, Model, Recipe
 from service.estimator.resolve import resolve
-from service.formats.rules import Draft, ExportRequest, Target
+from service.formats.drafts import Draft, Fate, Setting
+from service.formats.rules import ExportRequest, Target
 from service.formats.targets import FORMATS, TARGETS
 from service.formats.text import LONGEST_FILE_BYTES
 from service.text_bounds import FIELD
@@ -69,7 +78,8 @@ def export(
 COMMAND = "command"
 """Field of problems of a given command."""
 
-MOST_UNKNOWN = 200
+MOST_LISTED = 200
+"""Most settings with one fate that are listed."""
 LONGEST_NAME = 80
 """Characters of such a setting's name that are repeated."""
 
@@ -84,19 +94,28 @@ def import_file(name: str, text: str) -> Imported:
         raise Refused(Problem(field=FIELD, code="too_long", message=message, fix="send that file alone"))
     draft = kind.read(kind.entries(text))
     _refuse_wrong_values(draft)
-    unknown = tuple(
-        UnknownSetting(name=entry.name[:LONGEST_NAME], line=entry.place.line, column=entry.place.column)
-        for entry in draft.unknown[:MOST_UNKNOWN]
-    )
+    unknown = tuple(UnknownSetting(**_placed(one)) for one in draft.of("unknown")[:MOST_LISTED])
     return Imported(
         format=kind.name,
         model=draft.model,
         recipe=draft.recipe,
         layout=draft.layout,
         unknown=unknown,
+        understood=tuple(one.entry.name for one in draft.of("understood")[:MOST_LISTED]),
+        without_effect=_with_reasons(draft, "without_effect"),
+        not_understood=_with_reasons(draft, "not_understood"),
         assumptions=tuple(draft.assumptions),
         source=kind.source,
     )
+
+
+def _with_reasons(draft: Draft, fate: Fate) -> tuple[ExplainedSetting, ...]:
+    return tuple(ExplainedSetting(**_placed(one), why=one.why) for one in draft.of(fate)[:MOST_LISTED])
+
+
+def _placed(setting: Setting) -> dict[str, Any]:
+    entry = setting.entry
+    return {"name": entry.name[:LONGEST_NAME], "line": entry.place.line, "column": entry.place.column}
 
 
 def _refuse_wrong_values(draft: Draft) -> None:

@@ -5,12 +5,13 @@ become), utils/dataclasses.py, defaults included.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from service.estimator.complete import CompleteQuestion
 from service.estimator.degrees import WEIGHTS
 from service.estimator.software.stacks import software_of
-from service.formats import rules
+from service.formats import drafts, rules
 from service.formats.text import Entry, Settings, nested, yaml_text
 
 _FSDP = "fsdp_config.fsdp_"
@@ -108,7 +109,7 @@ def _offload(value: Any, question: CompleteQuestion) -> rules.Written:
     )
 
 
-_TABLE = rules.framework_table("accelerate", "rules", "read")
+_TABLE = rules.framework_table("accelerate", "rules", *drafts.FATES)
 
 RULES: rules.Rules = {
     **rules.SCRIPT_RULES,
@@ -145,7 +146,7 @@ RULES: rules.Rules = {
     ),
 }
 
-_READ = rules.draft_reader(RULES, _TABLE["read"])
+FATES = drafts.fates_of(RULES, _TABLE)
 
 
 def _machines(question: CompleteQuestion) -> int:
@@ -170,11 +171,24 @@ def _notes(question: CompleteQuestion) -> list[str]:
 ACCELERATE = rules.training_target("accelerate", {"1.15": RULES}, _text, _notes)
 
 
-def read_accelerate(entries: Sequence[Entry]) -> rules.Draft:
-    draft = _READ(entries)
+_STRATEGIES = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2")
+"""Sharding strategies of FSDP1 in the order of their numbers. Source: accelerate 1.15.0 utils/constants.py."""
+
+_PREFETCHES = {"BACKWARD_PRE": True, "BACKWARD_POST": True, "NO_PREFETCH": False}
+
+_SHARDED, _STRATEGY = "distributed_type", f"{_FSDP}sharding_strategy"
+
+
+def _numbered(names: Sequence[str]) -> dict[str, str]:
+    """Names of choices by themselves, and by their numbers from 1."""
+    return {name: name for name in names} | {str(number): name for number, name in enumerate(names, 1)}
+
+
+def read_accelerate(entries: Sequence[Entry]) -> drafts.Draft:
+    draft = drafts.draft_of([_with_prefix(entry) for entry in entries], FATES)
     layout, recipe = draft.layout, draft.recipe
-    kinds = {"FSDP": True, "MULTI_GPU": False, "NO": False}
-    sharded = draft.chosen("distributed_type", kinds, "NO")
+    sharded = draft.chosen(_SHARDED, {"FSDP": True, "MULTI_GPU": False, "NO": False}, "NO")
+    is_fsdp1 = sharded and draft.get(f"{_FSDP}version", 1) == 1
     layout |= draft.fields_of(RULES, "layout")
     recipe |= draft.fields_of(RULES, "recipe")
     context_size, ulysses_size = draft.get(f"{_PARALLEL}cp_size", 1), draft.get(f"{_PARALLEL}sp_size", 1)
@@ -182,26 +196,50 @@ def read_accelerate(entries: Sequence[Entry]) -> rules.Draft:
     if ulysses_size > 1:
         layout["context_method"] = "ulysses"
     elif context_size > 1:
-        methods = {"allgather": "all-gather", "alltoall": "ring"}
-        layout["context_method"] = draft.chosen(f"{_PARALLEL}cp_comm_strategy", methods, "allgather")
+        methods = {"ALLGATHER": "all-gather", "ALLTOALL": "ring"}
+        layout["context_method"] = draft.chosen(f"{_PARALLEL}cp_comm_strategy", methods, "ALLGATHER")
     _put_replicas(draft, sharded=sharded)
-    layout["offload"] = "model" if draft.get(f"{_FSDP}offload_params") else "none"
-    recipe["recompute"] = "full" if draft.get(f"{_FSDP}activation_checkpointing") else "none"
-    is_fsdp1 = sharded and draft.get(f"{_FSDP}version", 1) == 1
-    compiled = draft.get("dynamo_config.dynamo_backend", "NO").upper() == "INDUCTOR"
-    implementation = {"implementation": "compiled"} if compiled and not is_fsdp1 else {}
-    recipe["stack"] = {"name": "fsdp1" if is_fsdp1 else "transformers", **implementation}
     if is_fsdp1:
-        prefetches = {"NO_PREFETCH": False, "BACKWARD_PRE": True, "BACKWARD_POST": True}
-        recipe["stack"]["overlap_gather"] = draft.chosen(f"{_FSDP}backward_prefetch", prefetches, "NO_PREFETCH")
-    if compiled and not implementation:
-        draft.assumptions.append("operations are compiled, which the estimate of this stack does not know")
+        _put_strategy(draft)
+    elif sharded:
+        draft.without_effect(_STRATEGY, "FSDP2 does not read it")
+        freed = {"TRUE": True, "FALSE": False}
+        layout["reshard_after_forward"] = draft.chosen(f"{_FSDP}reshard_after_forward", freed, "TRUE")
+    layout["offload"] = "model" if sharded and draft.get(f"{_FSDP}offload_params") else "none"
+    recipe["recompute"] = "full" if sharded and draft.get(f"{_FSDP}activation_checkpointing") else "none"
+    recipe["stack"] = _software(draft, is_fsdp1=is_fsdp1)
+    if not sharded:
+        for name in draft.fates:
+            if name.startswith("fsdp_config."):
+                draft.without_effect(name, "it applies to FSDP alone")
     note = "model, sequence length, batches and optimizer are the script's: give model, sequence_length and the batches"
     draft.assumptions.append(note)
     return draft
 
 
-def _put_replicas(draft: rules.Draft, *, sharded: bool) -> None:
+def _with_prefix(entry: Entry) -> Entry:
+    """A setting under the name that the launcher makes of it: sections complete the names of their options."""
+    section, _, name = entry.name.partition(".")
+    prefix = {"fsdp_config": "fsdp_", "fp8_config": "fp8_", "dynamo_config": "dynamo_"}.get(section, "")
+    return entry if not name or name.startswith(prefix) else replace(entry, name=f"{section}.{prefix}{name}")
+
+
+def _software(draft: drafts.Draft, *, is_fsdp1: bool) -> dict[str, Any]:
+    compiled = draft.get("dynamo_config.dynamo_backend", "NO")
+    stack: dict[str, Any] = {"name": "fsdp1" if is_fsdp1 else "transformers"}
+    if is_fsdp1:
+        chosen = draft.chosen(f"{_FSDP}backward_prefetch", _numbered([*_PREFETCHES]), "NO_PREFETCH")
+        stack["overlap_gather"] = _PREFETCHES[chosen]
+    else:
+        draft.without_effect(f"{_FSDP}backward_prefetch", "FSDP2 gathers ahead by itself")
+    if compiled == "INDUCTOR" and not is_fsdp1:
+        stack["implementation"] = "compiled"
+    elif compiled != "NO":
+        draft.not_understood("dynamo_config.dynamo_backend", "operations are compiled in a way that is not modelled")
+    return stack
+
+
+def _put_replicas(draft: drafts.Draft, *, sharded: bool) -> None:
     layout = draft.layout
     replicas, shards = draft.get(f"{_PARALLEL}dp_replicate_size", 1), draft.get(f"{_PARALLEL}dp_shard_size")
     processes = draft.get("num_processes", -1)
@@ -213,10 +251,28 @@ def _put_replicas(draft: rules.Draft, *, sharded: bool) -> None:
     else:
         draft.assumptions.append("the number of processes is not in the file: data follows from the cluster's gpus")
     layout["zero_stage"] = 3 if sharded and (shards is None or shards > 1 or layout["context"] > 1) else 0
-    if layout["zero_stage"] == 3 and shards and replicas > 1:
+    if layout["zero_stage"] == WEIGHTS and shards and replicas > 1:
         layout["shard_group"] = shards * layout["context"]
-    if layout["zero_stage"] == 3:
-        keeps = draft.get(f"{_FSDP}sharding_strategy", "FULL_SHARD") in ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2")
-        layout["reshard_after_forward"] = draft.get(f"{_FSDP}reshard_after_forward", not keeps)
-    if "HYBRID" in draft.get(f"{_FSDP}sharding_strategy", ""):
-        draft.assumptions.append("groups are the nodes: set shard_group to the GPUs of a node")
+    policy = draft.get(f"{_FSDP}auto_wrap_policy", "NO_WRAP")
+    if sharded and policy != "TRANSFORMER_BASED_WRAP":
+        why = "weights are gathered in other parts than layers, all at once where no fsdp_auto_wrap_policy is named"
+        draft.not_understood(f"{_FSDP}auto_wrap_policy" if policy != "NO_WRAP" else _SHARDED, why)
+
+
+def _put_strategy(draft: drafts.Draft) -> None:
+    """ZeRO stage, groups and resharding of FSDP1, which its strategy decides alone."""
+    layout = draft.layout
+    choices = _numbered(_STRATEGIES) | {"_HYBRID_SHARD_ZERO2": "HYBRID_SHARD_ZERO2"}
+    strategy = draft.chosen(_STRATEGY, choices, "FULL_SHARD")
+    draft.without_effect(f"{_FSDP}reshard_after_forward", "FSDP1 reads the sharding strategy instead")
+    if strategy == "NO_SHARD":
+        layout["zero_stage"] = 0
+        layout.pop("shard_group", None)
+        return
+    layout["reshard_after_forward"] = strategy in ("FULL_SHARD", "HYBRID_SHARD")
+    if strategy.startswith("HYBRID"):
+        processes, machines = draft.get("num_processes", -1), draft.get("num_machines", 1)
+        if processes > 0 and processes % max(1, machines) == 0:
+            layout["shard_group"] = processes // max(1, machines)
+        else:
+            draft.not_understood(_STRATEGY, "groups are the nodes, and the file does not say the processes of one")

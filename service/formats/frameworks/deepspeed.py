@@ -9,8 +9,14 @@ from typing import Any
 
 from service.estimator.complete import CompleteQuestion
 from service.estimator.degrees import WEIGHTS
-from service.formats import rules
+from service.formats import drafts, rules
 from service.formats.text import Entry, json_text, nested
+
+_ZERO = "zero_optimization."
+_WEIGHTS_DEVICE, _STATES_DEVICE = f"{_ZERO}offload_param.device", f"{_ZERO}offload_optimizer.device"
+
+_MOST_PERSISTENT = 1_000_000
+"""Largest parameter that ZeRO-3 may keep gathered without effect: above norms and biases, below matrices."""
 
 _CHANGE_VALUE = "choose a value that DeepSpeed has"
 
@@ -76,7 +82,7 @@ def _unless_one(name: str, note: str) -> rules.Rule:
     return lambda value, _: None if value == 1 else rules.Fragment(((name, value),), assumptions=(note,))
 
 
-_TABLE = rules.framework_table("deepspeed", "rules", "read")
+_TABLE = rules.framework_table("deepspeed", "rules", *drafts.FATES)
 
 RULES: rules.Rules = {
     **rules.SCRIPT_RULES,
@@ -109,7 +115,7 @@ RULES: rules.Rules = {
     ),
 }
 
-_READ = rules.draft_reader(RULES, _TABLE["read"])
+FATES = drafts.fates_of(RULES, _TABLE)
 
 
 DEEPSPEED = rules.training_target(
@@ -117,9 +123,9 @@ DEEPSPEED = rules.training_target(
 )
 
 
-def read_deepspeed(entries: Sequence[Entry]) -> rules.Draft:
+def read_deepspeed(entries: Sequence[Entry]) -> drafts.Draft:
     """Draft of a DeepSpeed file."""
-    draft = _READ(entries)
+    draft = drafts.draft_of(entries, FATES)
     layout, recipe = draft.layout, draft.recipe
     layout |= draft.fields_of(RULES, "layout")
     recipe |= draft.fields_of(RULES, "recipe")
@@ -130,20 +136,42 @@ def read_deepspeed(entries: Sequence[Entry]) -> rules.Draft:
         layout["context_method"] = "ulysses"
     _put_batch(draft)
     _put_numbers(draft)
-    recomputes = "activation_checkpointing.number_checkpoints" in draft.settings
-    recipe["recompute"] = "full" if recomputes else "none"
-    devices = {"none": False, "cpu": True, "nvme": True}
-    weights = draft.chosen("zero_optimization.offload_param.device", devices, "none")
-    states = draft.chosen("zero_optimization.offload_optimizer.device", devices, "none")
-    kept = draft.get("activation_checkpointing.cpu_checkpointing", False)
-    kind = "optimizer-and-activations" if states else "activations"
-    layout["offload"] = "model" if weights else kind if kept else "optimizer" if states else "none"
+    recipe["recompute"] = _recomputed(draft)
+    layout["offload"] = _offloaded(draft)
     recipe["stack"] = _software(draft)
     draft.assumptions.append("model, sequence length and tokens are the script's: give model and sequence_length")
     return draft
 
 
-def _software(draft: rules.Draft) -> dict[str, Any]:
+def _recomputed(draft: drafts.Draft) -> Any:
+    interval = draft.get("pipeline.activation_checkpoint_interval", 0)
+    if draft.layout["pipeline"] > 1 and interval > 0:
+        return {"granularity": "full", "layers": interval}
+    if draft.layout["tensor"] > 1 and draft.get("activation_checkpointing.partition_activations"):
+        why = "tensor ranks share what recompute keeps"
+        draft.not_understood("activation_checkpointing.partition_activations", why)
+    return "full" if "activation_checkpointing.number_checkpoints" in draft.settings else "none"
+
+
+def _offloaded(draft: drafts.Draft) -> str:
+    devices = {"none": False, "cpu": True, "nvme": True}
+    weights, states = (draft.chosen(name, devices, "none") for name in (_WEIGHTS_DEVICE, _STATES_DEVICE))
+    weights, states = weights or draft.get(f"{_ZERO}cpu_offload_param"), states or draft.get(f"{_ZERO}cpu_offload")
+    for name in (_WEIGHTS_DEVICE, _STATES_DEVICE):
+        if draft.get(name) == "nvme":
+            draft.not_understood(name, "what is offloaded is on a disk, whose speed is not modelled")
+    if weights and not states:
+        for name in (_WEIGHTS_DEVICE, f"{_ZERO}cpu_offload_param"):
+            draft.not_understood(name, "weights are in host memory, and the optimizer's states are not")
+    threshold = f"{_ZERO}stage3_param_persistence_threshold"
+    if (draft.get(threshold) or 0) > _MOST_PERSISTENT:
+        draft.not_understood(threshold, "whole matrices stay gathered")
+    kept = draft.get("activation_checkpointing.cpu_checkpointing", False)
+    kind = "optimizer-and-activations" if states else "activations"
+    return "model" if weights else kind if kept else "optimizer" if states else "none"
+
+
+def _software(draft: drafts.Draft) -> dict[str, Any]:
     """The stack with its overlap and its buckets, as far as the ZeRO stage and the pipeline use them."""
     layout, found = draft.layout, draft.fields_of(RULES, "recipe.stack")
     if layout["zero_stage"] != WEIGHTS:
@@ -156,7 +184,7 @@ def _software(draft: rules.Draft) -> dict[str, Any]:
     return {"name": "deepspeed", **{name: value for name, value in found.items() if value is not None}}
 
 
-def _put_batch(draft: rules.Draft) -> None:
+def _put_batch(draft: drafts.Draft) -> None:
     recipe = draft.recipe
     micro = draft.get("train_micro_batch_size_per_gpu")
     whole_batch, steps = draft.get("train_batch_size"), draft.get("gradient_accumulation_steps")
@@ -173,9 +201,10 @@ def _put_batch(draft: rules.Draft) -> None:
         draft.layout["data"] = data
     else:
         draft.assumptions.append("the file leaves one of its batches open: data follows from the cluster's gpus")
+        draft.accumulation_steps = None if whole_batch and micro else steps or 1
 
 
-def _put_numbers(draft: rules.Draft) -> None:
+def _put_numbers(draft: drafts.Draft) -> None:
     recipe = draft.recipe
     half = "fp16" if draft.get("fp16.enabled") else "bf16" if draft.get("bf16.enabled") else None
     master = half and draft.get(f"{half}.{half}_master_weights_and_grads")

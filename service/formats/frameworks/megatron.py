@@ -15,7 +15,7 @@ from service.calibration.tables import NotExpressible
 from service.estimator.complete import CompleteQuestion
 from service.estimator.question import Model
 from service.estimator.software.stacks import implementation_of, software_of
-from service.formats import rules
+from service.formats import drafts, rules
 from service.formats.text import Entry, command_text, words_of
 
 _WRITE_A_SPEC = "write the layer in a spec of your own and name it by --spec"
@@ -130,7 +130,7 @@ def _moe_frequency(value: Any, question: CompleteQuestion) -> rules.Written:
     return None if all(kinds) else {"moe-layer-freq": layer_list(kinds)}
 
 
-_TABLE = rules.framework_table("megatron", "model", "rules", "read")
+_TABLE = rules.framework_table("megatron", "model", "rules", *drafts.FATES)
 
 MODEL_RULES = rules.rules_of(
     _TABLE["model"],
@@ -170,7 +170,7 @@ _RUN = re.compile(r"\[([01])\]\*(\d{1,4})")
 MOST_LAYERS = 2048
 
 
-def put_model(draft: rules.Draft) -> bool:
+def put_model(draft: drafts.Draft) -> bool:
     """Set the draft's model if the arguments state it, and return whether it has experts."""
     sparse = bool(draft.get("num-experts"))
     options = rules.options_of(MODEL_RULES)
@@ -200,7 +200,7 @@ def put_model(draft: rules.Draft) -> bool:
     return sparse
 
 
-def _put_attention(draft: rules.Draft, model: dict[str, Any]) -> None:
+def _put_attention(draft: drafts.Draft, model: dict[str, Any]) -> None:
     kind = draft.get("position-embedding-type", "learned_absolute")
     rows = draft.get("max-position-embeddings", draft.get("seq-length", 0))
     learned = kind == "learned_absolute" and not draft.get("use-rotary-position-embeddings")
@@ -529,12 +529,12 @@ RULES: rules.Rules = {
     ),
 }
 
-_READ = rules.draft_reader(RULES, _TABLE["read"])
+FATES = drafts.fates_of(RULES, _TABLE)
 
 
-def read_megatron(entries: Sequence[Entry]) -> rules.Draft:
+def read_megatron(entries: Sequence[Entry]) -> drafts.Draft:
     """Draft of Megatron-LM's arguments."""
-    draft = _READ(entries)
+    draft = drafts.draft_of(entries, FATES)
     sparse = put_model(draft)
     _put_layout(draft, sparse=sparse)
     _put_stages(draft)
@@ -553,7 +553,7 @@ def read_megatron(entries: Sequence[Entry]) -> rules.Draft:
     return draft
 
 
-def _put_layout(draft: rules.Draft, *, sparse: bool) -> None:
+def _put_layout(draft: drafts.Draft, *, sparse: bool) -> None:
     layout = draft.layout
     layout |= draft.fields_of(RULES, "layout")
     if sparse:
@@ -575,7 +575,7 @@ def _put_layout(draft: rules.Draft, *, sparse: bool) -> None:
         draft.assumptions.append(note)
 
 
-def _put_stages(draft: rules.Draft) -> None:
+def _put_stages(draft: drafts.Draft) -> None:
     layout, stages = draft.layout, draft.layout["pipeline"]
     layers_each, layers = draft.get("num-layers-per-virtual-pipeline-stage"), draft.get("num-layers")
     if layers_each and layers:
@@ -592,7 +592,7 @@ def _put_stages(draft: rules.Draft) -> None:
         layout.pop("virtual_group", None)
 
 
-def _put_recipe(draft: rules.Draft) -> None:
+def _put_recipe(draft: drafts.Draft) -> None:
     recipe = draft.recipe
     recipe |= draft.fields_of(RULES, "recipe")
     length, batch = recipe.get("sequence_length"), recipe.get("global_batch")
@@ -603,7 +603,7 @@ def _put_recipe(draft: rules.Draft) -> None:
     recipe["dropout_fraction"] = max(draft.get("attention-dropout", 0.1), draft.get("hidden-dropout", 0.1))
 
 
-def _put_precision(draft: rules.Draft) -> None:
+def _put_precision(draft: drafts.Draft) -> None:
     recipe = draft.recipe
     precision = "fp16-mixed" if draft.get("fp16") else "bf16-mixed" if draft.get("bf16") else "fp32"
     if "fp8-format" in draft.settings:
@@ -619,7 +619,7 @@ def _put_precision(draft: rules.Draft) -> None:
                 recipe[name] = draft.chosen(option, DTYPES, "fp32")
 
 
-def _put_software(draft: rules.Draft, *, sparse: bool) -> None:
+def _put_software(draft: drafts.Draft, *, sparse: bool) -> None:
     stack = {"name": "megatron-core", **draft.fields_of(RULES, "recipe.stack")}
     fused = draft.chosen("cross-entropy-fusion-impl", FUSED_LOSSES, "native")
     stack["cross_entropy"] = fused if draft.get("cross-entropy-loss-fusion") else "vocab-parallel"

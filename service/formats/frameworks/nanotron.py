@@ -9,7 +9,7 @@ from typing import Any
 
 from service.estimator.complete import CompleteQuestion
 from service.estimator.parallelism.pipeline import partition_layers_by_cost
-from service.formats import rules
+from service.formats import drafts, rules
 from service.formats.text import Entry, nested, yaml_text
 
 _MODEL = "model.model_config."
@@ -44,7 +44,7 @@ def _experts(value: Any, question: CompleteQuestion) -> rules.Written:
     return rules.Fragment((*sizes, (f"{_EXPERTS}layers", layers)))
 
 
-_TABLE = rules.framework_table("nanotron", "model", "rules", "read", "required")
+_TABLE = rules.framework_table("nanotron", "model", "rules", *drafts.FATES, "required")
 
 _NO_PART = "nanotron's configuration of Qwen2 has no such part of a model"
 
@@ -164,11 +164,11 @@ RULES: rules.Rules = {
     ),
 }
 
-_READ = rules.draft_reader(RULES, _TABLE["read"])
+FATES = drafts.fates_of(RULES, _TABLE)
 
 
-def read_nanotron(entries: Sequence[Entry]) -> rules.Draft:
-    draft = _READ(entries)
+def read_nanotron(entries: Sequence[Entry]) -> drafts.Draft:
+    draft = drafts.draft_of(entries, FATES)
     draft.layout |= draft.fields_of(RULES, "layout")
     modes = {"REDUCE_SCATTER": True, "ALL_REDUCE": False, "reduce_scatter": True, "all_reduce": False}
     split = draft.chosen("parallelism.tp_mode", modes, "ALL_REDUCE")
@@ -178,7 +178,7 @@ def read_nanotron(entries: Sequence[Entry]) -> rules.Draft:
     return draft
 
 
-def _put_recipe(draft: rules.Draft) -> None:
+def _put_recipe(draft: drafts.Draft) -> None:
     recipe = draft.recipe
     recipe |= {"stack": {"name": "nanotron"}, **draft.fields_of(RULES, "recipe")}
     steps = draft.get("tokens.batch_accumulation_per_replica", 1)
@@ -196,7 +196,7 @@ def _put_recipe(draft: rules.Draft) -> None:
     recipe["recompute"] = "full" if draft.get("parallelism.recompute_layer") else "none"
 
 
-def _put_model(draft: rules.Draft) -> None:
+def _put_model(draft: drafts.Draft) -> None:
     model = draft.fields_of(RULES, "model")
     required = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
     missing = [name for name in required if name not in model]

@@ -11,10 +11,10 @@ from typing import Any
 from service.estimator.complete import CompleteQuestion
 from service.estimator.question import Model
 from service.estimator.software.stacks import software_of
-from service.formats import rules
+from service.formats import drafts, rules
 from service.formats.text import Entry, Settings, command_text, nested, toml_text, words_of
 
-_TABLE = rules.framework_table("torchtitan", "shared", "0.2", "0.3", "main", "read", "schedules", "registered")
+_TABLE = rules.framework_table("torchtitan", "shared", "0.2", "0.3", "main", *drafts.FATES, "schedules", "registered")
 
 SCHEDULES: Mapping[str, str] = _TABLE["schedules"]
 
@@ -363,11 +363,11 @@ def _text(settings: Settings, request: rules.ExportRequest) -> str:
 
 TORCHTITAN = rules.training_target("torchtitan", RULES, _text)
 
-_READ = rules.draft_reader(RULES["0.2"], _TABLE["read"])
+FATES = drafts.fates_of(RULES["0.2"], _TABLE)
 
 
-def read_torchtitan(entries: Sequence[Entry]) -> rules.Draft:
-    draft = _READ(entries)
+def read_torchtitan(entries: Sequence[Entry]) -> drafts.Draft:
+    draft = drafts.draft_of(entries, FATES)
     draft.layout |= draft.fields_of(RULES["0.2"], "layout")
     _put_replicas(draft)
     named = draft.get("model.name", "llama3"), draft.get("model.flavor", "debugmodel")
@@ -381,7 +381,7 @@ def read_torchtitan(entries: Sequence[Entry]) -> rules.Draft:
     return draft
 
 
-def _put_replicas(draft: rules.Draft) -> None:
+def _put_replicas(draft: drafts.Draft) -> None:
     layout = draft.layout
     replicas = draft.get("parallelism.data_parallel_replicate_degree", 1)
     shards = draft.get("parallelism.data_parallel_shard_degree", -1)
@@ -404,7 +404,7 @@ def _put_replicas(draft: rules.Draft) -> None:
         layout["expert_tensor"] = draft.get("parallelism.expert_tensor_parallel_degree", 1)
 
 
-def _put_stages(draft: rules.Draft, known: RegisteredModel | None) -> None:
+def _put_stages(draft: drafts.Draft, known: RegisteredModel | None) -> None:
     layout = draft.layout
     if layout["pipeline"] == 1:
         return
@@ -431,7 +431,7 @@ def _layers(chunk: Any) -> int:
     return sum(str(name).startswith("layers.") for name in chunk) if isinstance(chunk, list | tuple) else 0
 
 
-def _put_batch(draft: rules.Draft) -> None:
+def _put_batch(draft: drafts.Draft) -> None:
     recipe, layout = draft.recipe, draft.layout
     recipe |= draft.fields_of(RULES["0.2"], "recipe")
     local = draft.get("training.local_batch_size", 8)
@@ -455,7 +455,7 @@ def _put_batch(draft: rules.Draft) -> None:
         recipe["recompute"] = draft.chosen("activation_checkpoint.mode", {"full": "full", "none": "none"}, "none")
 
 
-def _put_numbers(draft: rules.Draft) -> None:
+def _put_numbers(draft: drafts.Draft) -> None:
     recipe = draft.recipe
     dtypes = {"bfloat16": "bf16", "float32": "fp32"}
     mixed = "bf16-mixed" if draft.chosen("training.mixed_precision_param", dtypes, "bfloat16") == "bf16" else "fp32"

@@ -1,0 +1,184 @@
+"""Drafts: what a file says of a question, and the fate of each of its settings."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from service.formats.rules import COMBINED, CONVERTERS, FORMS, OPEN, Converter, Rules, WrongType, options_of
+from service.formats.text import Entry
+from service.text_bounds import Place, refusal
+
+Fate = Literal["understood", "without_effect", "not_understood", "unknown"]
+"""Read; without effect here, for a reason; changing the answer in a way that is not understood; unknown."""
+
+FAMILY = "*"
+"""End of a name in a table that stands for every setting whose name begins so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of a file with its fate."""
+
+    entry: Entry
+    fate: Fate
+    why: str = ""
+    """Why it is without effect, or what it changes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Effect:
+    """A setting that changes the answer in a way that is not understood."""
+
+    why: str
+    """What it changes."""
+    harmless: Sequence[Any] = ()
+    """Values at which it changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fates:
+    """The fate of each setting of a tool."""
+
+    types: Mapping[str, Converter]
+    """Settings that are understood, by name, with their types."""
+    without_effect: Mapping[str, str]
+    """Reasons by name or family."""
+    not_understood: Mapping[str, _Effect]
+    """Effects by name or family."""
+
+    def of(self, entry: Entry) -> Setting:
+        """A setting with its fate; a whole name comes before a family, and a longer family before a shorter."""
+        if entry.name in self.types:
+            return Setting(entry, "understood")
+        for name in self._names(entry.name):
+            if name in self.without_effect:
+                return Setting(entry, "without_effect", self.without_effect[name])
+            if name in self.not_understood:
+                return _with_effect(entry, self.not_understood[name])
+        return Setting(entry, "unknown")
+
+    def _names(self, name: str) -> Iterator[str]:
+        yield name
+        for end in range(len(name), 0, -1):
+            yield f"{name[:end]}{FAMILY}"
+
+
+def _with_effect(entry: Entry, effect: _Effect) -> Setting:
+    if entry.value is None or _plain(entry.value) in map(_plain, effect.harmless):
+        return Setting(entry, "without_effect", "at this value it changes nothing")
+    return Setting(entry, "not_understood", effect.why)
+
+
+def _plain(value: Any) -> Any:
+    """A value as all syntaxes write it alike.
+
+    >>> _plain(("0",)) == _plain(0) == _plain(0.0), _plain(False) == _plain("False"), _plain([]) == _plain(())
+    (True, True, True)
+    """
+    if isinstance(value, list | tuple):
+        return _plain(value[0]) if len(value) == 1 else tuple(value)
+    try:
+        return float(value) if not isinstance(value, bool) else str(value).lower()
+    except ValueError:
+        return value.lower() if isinstance(value, str) else value
+
+
+@dataclass(slots=True)
+class Draft:
+    """Parts of a question that a file states."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Converted values of the settings that are read, by name."""
+    fates: dict[str, Setting] = field(default_factory=dict)
+    """Each setting of the file with its fate, by name."""
+    assumptions: list[str] = field(default_factory=list)
+    model: dict[str, Any] | str | None = None
+    """The model as a question spells it; None if the file does not state it."""
+    recipe: dict[str, Any] = field(default_factory=dict)
+    layout: dict[str, Any] = field(default_factory=dict)
+    accumulation_steps: int | None = None
+    """Micro-batches in one optimizer step, where the file leaves the replicas open and with them a batch."""
+    training_steps: int | None = None
+    """Optimizer steps of the run, where the file leaves the batch or the length of sequences open."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.settings.get(name, default)
+
+    def of(self, fate: Fate) -> list[Setting]:
+        """The settings with one fate, in the order of the file."""
+        return [one for one in self.fates.values() if one.fate == fate]
+
+    def not_understood(self, name: str, why: str) -> None:
+        """Mark a setting as not understood at its value, if the file gives it."""
+        self._mark(name, "not_understood", why)
+
+    def without_effect(self, name: str, why: str) -> None:
+        """Mark a setting as without effect beside the others, if the file gives it."""
+        self._mark(name, "without_effect", why)
+
+    def _mark(self, name: str, fate: Fate, why: str) -> None:
+        if name in self.fates:
+            self.fates[name] = Setting(self.fates[name].entry, fate, why)
+
+    def chosen(self, name: str, choices: Mapping[Any, Any], default: Any) -> Any:
+        """The field's value for the value of a setting."""
+        value = self.settings.get(name, default)
+        if value not in choices:
+            named = ", ".join(str(choice) for choice in choices)
+            raise self.wrong(name, "not_a_choice", "is none of the values that are understood", f"use {named}")
+        return choices[value]
+
+    def wrong(self, name: str, code: str, message: str, fix: str) -> Exception:
+        """The refusal of a setting's value."""
+        place = self.fates[name].entry.place if name in self.fates else Place(1, 1)
+        return refusal(place, code, f"{name} {message}", fix)
+
+    def fields_of(self, rules: Rules, part: str) -> dict[str, Any]:
+        """Fields of a part of the question that its options state, or that have a default."""
+        found: dict[str, Any] = {}
+        for path, option in options_of(rules).items():
+            if path.rpartition(".")[0] != part or option.default is COMBINED:
+                continue
+            field_name = path.rpartition(".")[2]
+            if option.name not in self.settings:
+                found |= {} if option.default is OPEN else {field_name: option.default}
+            elif option.choices:
+                found[field_name] = self.chosen(option.name, option.choices, None)
+            else:
+                found[field_name] = self.settings[option.name]
+        return found
+
+
+def fates_of(rules: Rules, table: Mapping[str, Any]) -> Fates:
+    """The fates of a tool's settings: those of its rules and of the table's section `read` are understood."""
+    types = {option.name: option.form for option in options_of(rules).values()}
+    types |= {name: FORMS[kind] for kind, names in table["read"].items() for name in names}
+    without_effect = [(name, why) for why, names in table["without_effect"].items() for name in names]
+    effects = {name: _Effect(**row) for name, row in table["not_understood"].items()}
+    named = [*types, *(name for name, _ in without_effect), *effects]
+    if twice := {name for name in named if named.count(name) > 1}:
+        raise ValueError(f"settings with two fates: {', '.join(sorted(twice))}")
+    return Fates(types, dict(without_effect), effects)
+
+
+FATES = ("read", "without_effect", "not_understood")
+"""Sections of a tool's table that `fates_of` reads."""
+
+
+def draft_of(entries: Sequence[Entry], fates: Fates) -> Draft:
+    """A draft of the settings that are understood, converted, with the fate of each."""
+    draft = Draft()
+    for entry in entries:
+        draft.fates[entry.name] = setting = fates.of(entry)
+        if setting.fate == "understood" and entry.value is not None:
+            draft.settings[entry.name] = _converted(entry, fates.types[entry.name])
+    return draft
+
+
+def _converted(entry: Entry, form: Converter) -> Any:
+    try:
+        return form(entry.value)
+    except (WrongType, ValueError):
+        code, wanted = CONVERTERS[form]
+        message = f"{entry.name} is not {wanted}"
+        raise refusal(entry.place, code, message, f"give {wanted}") from None
