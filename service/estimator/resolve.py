@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from service.errors import Problem, Refused
@@ -59,21 +59,27 @@ def fill_defaults(question: Question) -> CompleteQuestion:
         problems = (*problems, *problems_of(software.VERSION_RULES, question.recipe.stack, None))
     if problems:
         raise Refused(*problems)
-    return _filled(with_stack(question))
+    return _filled_with_stack(question)[1]
 
 
 def with_stack(question: Question) -> Question:
     """A question that names its software: where it names none, the first default that breaks the fewest rules."""
+    return _filled_with_stack(question)[0]
+
+
+def _filled_with_stack(question: Question) -> tuple[Question, CompleteQuestion]:
+    """A question that names its software, and the same with every default filled."""
     if question.recipe.stack is not None:
-        return question
-    first, *others = (replace(question, recipe=replace(question.recipe, stack=name)) for name in DEFAULT_STACKS)
-    return min((first, *others), key=_unmet) if _unmet(first) else first
-
-
-def _unmet(question: Question) -> int:
-    """Rules that a question with a stack breaks, whatever its degrees."""
-    full = _filled(question)
-    return len(problems_whatever_the_degrees(workload_of(full), full.layout))
+        return question, _filled(question)
+    tried: list[tuple[int, Question, CompleteQuestion]] = []
+    for name in DEFAULT_STACKS:
+        named = replace(question, recipe=replace(question.recipe, stack=name))
+        full = _filled(named)
+        unmet = len(problems_whatever_the_degrees(workload_of(full), full.layout))
+        if not unmet:
+            return named, full
+        tried.append((unmet, named, full))
+    return min(tried, key=itemgetter(0))[1:]
 
 
 def _filled(question: Question) -> CompleteQuestion:

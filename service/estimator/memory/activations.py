@@ -346,7 +346,19 @@ def head_product_bytes(workload: Workload, degrees: Degrees) -> Amount:
     return where(degrees.zero_stage == 0, rows * workload.model.embedding_width * workload.precision.element_bytes, 0.0)
 
 
-def layer_buffer_bytes(workload: Workload, degrees: Degrees, stage: Stage, *beside: Sequence[Amount]) -> Amount:
+@dataclass(slots=True)
+class LayerBufferParts:
+    """What the bytes beside kept activations are made of, while a layer runs backward."""
+
+    end_bytes: Amount
+    """The head's gradients that are there, less what the head kept and freed."""
+    stream_bytes: Amount
+    """The gradient of the stream."""
+    worst_bytes: list[Amount]
+    """Most of the rest over the operations of a layer of each kind."""
+
+
+def layer_buffer_bytes(parts: LayerBufferParts, stage: Stage, *beside: Sequence[Amount]) -> Amount:
     """Bytes that the backward pass of one layer holds beside all kept activations, at its worst, on one rank.
 
     The layer's operations run backward one by one; each needs the gradient of the layer's result and tensors of its
@@ -367,10 +379,10 @@ def layer_buffer_bytes(workload: Workload, degrees: Degrees, stage: Stage, *besi
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
-    >>> layer_buffer_bytes(sample_workload(), sample_degrees(), stage) == 2 * 8192 * (4096 + 2 * 14336)
+    >>> parts = layer_buffer_parts(sample_workload(), sample_degrees(), stage)
+    >>> layer_buffer_bytes(parts, stage) == 2 * 8192 * (4096 + 2 * 14336)
     True
     """
-    parts = layer_buffer_parts(workload, degrees, stage)
     worst = [parts.stream_bytes + one for one in parts.worst_bytes]
     for live in beside:
         worst = [one + own for one, own in zip(worst, live, strict=True)]
@@ -378,18 +390,6 @@ def layer_buffer_bytes(workload: Workload, degrees: Degrees, stage: Stage, *besi
     for live in beside:
         together = together - largest_kind_bytes(stage, list(live))
     return maximum(0.0, parts.end_bytes + together)
-
-
-@dataclass(slots=True)
-class LayerBufferParts:
-    """What the bytes beside kept activations are made of, while a layer runs backward."""
-
-    end_bytes: Amount
-    """The head's gradients that are there, less what the head kept and freed."""
-    stream_bytes: Amount
-    """The gradient of the stream."""
-    worst_bytes: list[Amount]
-    """Most of the rest over the operations of a layer of each kind."""
 
 
 def layer_buffer_parts(workload: Workload, degrees: Degrees, stage: Stage) -> LayerBufferParts:
@@ -739,6 +739,7 @@ def rank_load_of(workload: Workload, degrees: Degrees, stage: Stage) -> RankLoad
     """The load of one rank of one stage."""
     parameters = rank_parameters(workload, degrees, stage)
     activations = stage_activations(workload, degrees, stage)
+    buffers = layer_buffer_parts(workload, degrees, stage)
     ends = end_activation_bytes(workload, degrees, stage)
     split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     layers = [(count > 0, ops) for count, ops in zip(stage.kind_counts, workload.ledger.kinds, strict=True)]
@@ -755,10 +756,8 @@ def rank_load_of(workload: Workload, degrees: Degrees, stage: Stage) -> RankLoad
         largest_kept_bytes=activations.largest_bytes,
         largest_whole_bytes=activations.largest_whole_bytes,
         recomputed_bytes=largest_kind_bytes(stage, list(activations.again_bytes)),
-        layer_buffer_bytes=layer_buffer_bytes(workload, degrees, stage, activations.again_bytes),
-        resident_buffer_bytes=layer_buffer_bytes(
-            workload, degrees, stage, activations.again_bytes, activations.layer_bytes
-        ),
+        layer_buffer_bytes=layer_buffer_bytes(buffers, stage, activations.again_bytes),
+        resident_buffer_bytes=layer_buffer_bytes(buffers, stage, activations.again_bytes, activations.layer_bytes),
         placeholder_bytes=placeholder_bytes(workload, degrees, stage),
         largest_layer=layer,
         largest_trained_layer=trained_layer,

@@ -1,6 +1,6 @@
 """Layers and parameters of one rank of one pipeline stage, and the residual stream between ranks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import accumulate
 
@@ -179,23 +179,26 @@ def rank_parameters(
     adapts = workload.method.name != "full"
     quantizes = quantizes_head(workload)
     sums: dict[str, Amount] = {each.name: 0 for each in fields(RankParameters)}
-    for times, ops in stage_ops(workload, stage):
-        for op in ops:
-            for weight in op.weights:
-                if copies_alone and not weight.tied:
-                    continue
-                copies = times * _copies_on_rank(weight, degrees) / split[weight.split]
-                parameters, group = weight.parameters * copies, "expert" if weight.split is Split.EXPERT else "dense"
-                added = {group: parameters, f"{group}_states": state_numbers(workload.optimizer, weight) * copies}
-                if weight.trained:
-                    added[f"{group}_trained"] = parameters
-                if weight.role == "matrix" or (quantizes and weight.role == "head" and not weight.trained):
-                    added[f"{group}_products"] = parameters
-                if adapts and weight.trained and weight.role != "adapter" and group == "dense":
-                    added["dense_copied"] = parameters
-                for name, amount in added.items():
-                    sums[name] = sums[name] + amount
-    return RankParameters(**{**sums, **_data_calls(workload, degrees, stage, split)})
+    groups = [
+        (times, [weight for op in ops for weight in op.weights if weight.tied or not copies_alone])
+        for times, ops in stage_ops(workload, stage)
+    ]
+    for times, weights in groups:
+        for weight in weights:
+            copies = times * _copies_on_rank(weight, degrees) / split[weight.split]
+            parameters, group = weight.parameters * copies, "expert" if weight.split is Split.EXPERT else "dense"
+            added = {group: parameters, f"{group}_states": state_numbers(workload.optimizer, weight) * copies}
+            if weight.trained:
+                added[f"{group}_trained"] = parameters
+            if weight.role == "matrix" or (quantizes and weight.role == "head" and not weight.trained):
+                added[f"{group}_products"] = parameters
+            if adapts and weight.trained and weight.role != "adapter" and group == "dense":
+                added["dense_copied"] = parameters
+            for name, amount in added.items():
+                sums[name] = sums[name] + amount
+    if workload.stack.keeps_root:
+        sums |= _kept_at_root(workload, degrees, stage, split, copies_alone=copies_alone)
+    return RankParameters(**sums if copies_alone else {**sums, **_data_calls(workload, degrees, stage, groups)})
 
 
 ROUNDING = 1e-9
@@ -207,7 +210,29 @@ def _whole_calls(filled: Amount) -> Amount:
     return maximum(1, ceil_div(filled - ROUNDING, 1))
 
 
-def _data_calls(workload: Workload, degrees: Degrees, stage: Stage, split: tuple[Amount, ...]) -> dict[str, Amount]:
+def _kept_at_root(
+    workload: Workload, degrees: Degrees, stage: Stage, split: tuple[Amount, ...], *, copies_alone: bool
+) -> dict[str, Amount]:
+    """What the root unit of ZeRO-3 keeps gathered between the passes: the head, and the embedding if it is not apart.
+
+    Source: torch distributed/fsdp (the root stays gathered after its forward pass); torchtitan 0.3.0
+        distributed/fsdp.py (the head's unit does)
+    """
+    first = where(stage.is_first, 0 if gathers_ends_apart(workload) else 1, 0)
+    last = where(stage.is_last, 1, 0)
+    kept = summed(
+        has_it * weight.parameters * _copies_on_rank(weight, degrees) / split[weight.split]
+        for has_it, ops in ((first, workload.ledger.embedding), (last, workload.ledger.head))
+        for op in ops
+        for weight in op.weights
+        if weight.tied or not copies_alone
+    )
+    return {"kept": kept, "kept_gathers": maximum(first, last)}
+
+
+def _data_calls(
+    workload: Workload, degrees: Degrees, stage: Stage, groups: Sequence[tuple[Amount, Sequence[Weight]]]
+) -> dict[str, Amount]:
     """Calls in which the data group reduces the gradients of one rank, and gathers its weights, once.
 
     A bucket is closed by the matrix that fills it, so a matrix that is larger has a call of its own; sums of shares
@@ -217,20 +242,19 @@ def _data_calls(workload: Workload, degrees: Degrees, stage: Stage, split: tuple
         torch csrc/distributed/c10d/reducer.cpp compute_bucket_assignment_by_size; NVIDIA/Megatron-LM@d98e8a64
         core/distributed/param_and_grad_buffer.py; deepspeedai/DeepSpeed@edaa722 runtime/zero/stage_1_and_2.py,
         runtime/utils.py all_gather_dp_groups (one call for all), runtime/zero/partitioned_param_coordinator.py;
-        torch distributed/fsdp (a call a unit; the root stays gathered after its forward pass); torchtitan 0.3.0
-        distributed/fsdp.py (the head's unit does)
+        torch distributed/fsdp (a call a unit)
     """
     stack, bucket = workload.stack, reduce_bucket_numbers(workload, degrees, is_first=stage.is_first)
     fetched, buckets, calls = gather_bucket_numbers(workload), stack.bucket_stage, dict[str, Amount]()
     apart = workload.implementation.runs_transformers  # others join queries, keys and values, and gate and up
-    groups = [(times, [weight for op in ops for weight in op.weights]) for times, ops in stage_ops(workload, stage)]
+    split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     for group in ("dense", "expert"):
         reduced: Amount = 0.0
         gathered: Amount = 0.0
         units: Amount = 0.0
         for times, weights in groups:
             own = [weight for weight in weights if (weight.split is Split.EXPERT) == (group == "expert")]
-            for weight in own:
+            for weight in own if fetched or buckets is not None else ():
                 matrices = weight.copies * (len(weight.matrices) or 1 if apart else 1)
                 on_rank = matrices / (degrees.expert if group == "expert" else 1)
                 numbers = weight.parameters / split[weight.split] / on_rank
@@ -253,16 +277,6 @@ def _data_calls(workload: Workload, degrees: Degrees, stage: Stage, split: tuple
         calls[f"{group}_gathers"] = where(
             degrees.zero_stage == WEIGHTS, _whole_calls(gathered) if fetched else units, updated
         )
-    first = where(stage.is_first, 0 if gathers_ends_apart(workload) else 1, 0) if stack.keeps_root else 0
-    last = where(stage.is_last, 1, 0) if stack.keeps_root else 0
-    ends = ((first, workload.ledger.embedding), (last, workload.ledger.head))
-    calls["kept"] = summed(
-        has_it * weight.parameters * _copies_on_rank(weight, degrees) / split[weight.split]
-        for has_it, ops in ends
-        for op in ops
-        for weight in op.weights
-    )
-    calls["kept_gathers"] = maximum(first, last)
     return calls
 
 
