@@ -28,6 +28,7 @@ from service.estimator.question import (
 from service.estimator.samples import H100, LLAMA_3_8B
 from tests.amounts import amount
 from tests.estimator.explained import checked, kind_of, priced_questions
+from tests.estimator.small_models import SPARSE
 
 PLAIN = Question(
     model=LLAMA_3_8B,
@@ -99,6 +100,13 @@ QUESTIONS = {
         recipe=Recipe(sequence_length=64, stack="deepspeed", precision="fp16-mixed"),
         layout=Layout(zero_stage=3),
         cluster=replace(PLAIN.cluster, gpus=2),
+    ),
+    "step gradients of groups of experts": replace(
+        PLAIN,
+        model=replace(SPARSE, vocab_size=1000),
+        recipe=Recipe(sequence_length=64, stack="deepspeed"),
+        layout=Layout(zero_stage=2, expert=8),
+        cluster=replace(PLAIN.cluster, gpus=8),
     ),
     "selective": replace(PLAIN, recipe=replace(PLAIN.recipe, recompute="selective")),
     "optimizer peak": replace(PLAIN, recipe=Recipe(sequence_length=64, precision="fp16-mixed"), layout=Layout()),
@@ -184,6 +192,8 @@ def test_expressions_name_what_their_number_depends_on() -> None:
     assert expressions("gradients that wait")["memory.lines.gradients"] == "trained_weights * reduction_bytes"
     assert "largest_trained_layer" in expressions("freed weights")["memory.lines.reduced_gradients"]
     assert "min(" in expressions("grouped step gradients")["memory.lines.step_gradients"]
+    grouped = expressions("step gradients of groups of experts")["memory.lines.step_gradients"]
+    assert "min(expert, group_numbers)" in grouped
     plain = expressions("plain")
     assert plain["flop.hardware_per_step_flop"] == "per_step_flop + recompute_per_step_flop"
     assert "rerun_fraction" in plain["flop.recompute_fraction"]

@@ -153,8 +153,9 @@ _STEP_GRADIENTS = {"persistent_gradients": "step_gradients", "left_step_gradient
 
 
 def _step_gradients(rank: Rank, kind: str) -> Explained:
-    """fp32 gradients of the optimizer step, of one group of parameters where ZeRO-3 makes them group by group."""
-    workload, stage = rank.resolved.workload, rank.resolved.degrees.zero_stage
+    """fp32 gradients of the optimizer step, of one group of parameters where ZeRO makes them group by group."""
+    workload, degrees = rank.resolved.workload, rank.resolved.degrees
+    stage = degrees.zero_stage
     formula, whole = _sharded(rank, "step_gradients")
     if not workload.stack.keeps_step_gradients or kind != "step_gradients" or stage < GRADIENTS:
         return formula, whole
@@ -162,6 +163,9 @@ def _step_gradients(rank: Rank, kind: str) -> Explained:
     if stage >= WEIGHTS:
         more |= {"group_numbers": states.STEP_GROUP_NUMBERS, "group_bytes_each": workload.stack.step_gradient_bytes}
         text = f"min({text}, group_numbers * group_bytes_each)"
+    elif degrees.expert > 1:
+        more |= {"group_numbers": states.EXPERT_GROUP_NUMBERS}
+        text = "max(dense / dense_shards, min(expert, group_numbers) / expert_shards) * bytes_each"
     return states.step_gradient_lines, Expression(f"{text} * (1 + flat_copy_fraction)", {**whole.inputs, **more})
 
 

@@ -238,8 +238,8 @@ def _full_recompute(workload: Workload, degrees: Degrees, stage: Stage, whole: l
         layers = trained_layers(workload, counts)
         again = recomputed_layers(workload.recompute, layers, 1)
         largest = reduce(maximum, [where(count > 0, one, 0.0) for count, one in zip(counts, whole, strict=True)])
-        others = maximum(minimum(group, layers) - 1, 0) * largest - other_bytes(counts, again)
-        live = whole[kind] - stream + others
+        others = minimum(maximum(minimum(group, layers) - 1, 0) * largest, _weighted(counts, whole) - whole[kind])
+        live = whole[kind] - stream + others - other_bytes(counts, again)
         return where(both(again > 0, counts[kind] > 0), maximum(live, 0.0), 0.0)
 
     kinds = range(len(whole))

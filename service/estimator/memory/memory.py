@@ -424,7 +424,7 @@ def spread_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> dict[s
     master, moments = workload.state.master_bytes, WHOLE_MOMENTS * moment
     spread["master_weights"] = dealt_bytes(spread["master_weights"], extra, master)
     spread["optimizer_states"] = dealt_bytes(spread["optimizer_states"], extra, moments)
-    return spread | step_gradient_lines(workload, degrees, spread["step_gradients"])
+    return spread | step_gradient_lines(workload, degrees, load, spread["step_gradients"])
 
 
 def early_gradient_bytes(

@@ -357,6 +357,10 @@ def flat_parameters(load: RankLoad) -> Amount:
 STEP_GROUP_NUMBERS = 1_000_000_000
 """Parameters that DeepSpeed's ZeRO-3 updates at once. Source: DeepSpeed configuration, sub_group_size."""
 
+EXPERT_GROUP_NUMBERS = 178_956_971
+"""Parameters of experts at most, before sharding, that one group of DeepSpeed's optimizer has.
+Source: deepspeedai/DeepSpeed@v0.12.3 moe/utils.py split_params_into_different_moe_groups_for_optimizer."""
+
 TIED_SUMMANDS, CAST_SUMMANDS = 2, 1
 """Gradients of a tied embedding beside their sum. The head's is a view, so torch adds it and the embedding's into a
 third tensor; under autocast the head's is a cast, to which torch adds the embedding's in place.
@@ -440,22 +444,32 @@ def table_gradient_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -
     return where(degrees.zero_stage == 0, load.embedding_table * workload.state.gradient_bytes * tables, buffered)
 
 
-def step_gradient_lines(workload: Workload, degrees: Degrees, whole: Amount) -> dict[str, Amount]:
-    """fp32 gradients of the step: kept for the whole run, made all at once, or with ZeRO-3 group by group.
+def step_gradient_lines(workload: Workload, degrees: Degrees, load: RankLoad, whole: Amount) -> dict[str, Amount]:
+    """fp32 gradients of the step: kept for the whole run, made all at once, or group by group.
 
     Formula:
         (N_dense / z + N_expert / z_expert) b; DeepSpeed with ZeRO-2, and with ZeRO-3 at most for one group: those and
-        the flat copy that they are made of, x (1 + flat_copy_fraction)
-    Returns: bytes of one rank [byte]
+        the flat copy that they are made of, x (1 + flat_copy_fraction); with ZeRO-2 of the dense part or of one group
+        of experts, max(N_dense / z, min(N_expert, G) / z_expert) b, where ranks share experts
+    Args:
+        whole: bytes of all at once [byte]
+    Returns: bytes of one rank by kind [byte]
     Source:
         DeepSpeed configuration, sub_group_size; torch.optim; deepspeedai/DeepSpeed@v0.12.3 runtime/zero/stage3.py
-        _prepare_fp32_grad_for_sub_group, stage_1_and_2.py step (flatten, then fp32)
+        _prepare_fp32_grad_for_sub_group, stage_1_and_2.py step (group by group: flatten, then fp32);
+        EXPERT_GROUP_NUMBERS
     """
     if not workload.stack.keeps_step_gradients:
         return {"persistent_gradients": 0.0, "step_gradients": whole}
     group = minimum(whole, STEP_GROUP_NUMBERS * workload.stack.step_gradient_bytes)
+    line = sharded_lines(workload, load)["step_gradients"]
+    dense, experts = (
+        sharded_bytes(line.dense, 0.0, degrees, line.each_bytes, line.kind),
+        sharded_bytes(0.0, minimum(line.expert, EXPERT_GROUP_NUMBERS), degrees, line.each_bytes, line.kind),
+    )
+    in_turn = where(degrees.expert > 1, maximum(dense, experts), whole)
     persistent = where(degrees.zero_stage <= OPTIMIZER_STATES, whole, 0.0)
-    transient = where(degrees.zero_stage >= WEIGHTS, group, where(degrees.zero_stage == GRADIENTS, whole, 0.0))
+    transient = where(degrees.zero_stage >= WEIGHTS, group, where(degrees.zero_stage == GRADIENTS, in_turn, 0.0))
     return {"persistent_gradients": persistent, "step_gradients": transient * (1 + flat_copy_fraction(workload))}
 
 

@@ -14,6 +14,7 @@ from service.estimator.run.run import rank_bytes_of, stages_of
 from service.estimator.samples import H100, LLAMA_3_8B
 from service.estimator.software.versions import LARGE_TE_WORKSPACE_BYTES
 from tests.estimator.memory.torch_cases import PURE
+from tests.estimator.small_models import SPARSE
 
 PARAMETERS = 8_030_261_248
 VOCABULARY, HIDDEN, LENGTH = 128_256, 4096, 8192
@@ -136,6 +137,18 @@ def test_deepspeed_makes_fp32_gradients_of_a_flat_copy(zero_stage: Any, each: in
     adapters = Method(name="lora", rank=8, targets=("q_proj",))
     (only,) = held(Layout(zero_stage=zero_stage), 1, stack="deepspeed", method=adapters)
     assert only.step_gradients == each * ADAPTERS
+
+
+EXPERTS = 8 * 3 * 1024 * 512
+"""Numbers of one layer's experts on a rank, half of all."""
+
+
+@pytest.mark.parametrize(("layers", "numbers"), [(8, 7 * EXPERTS), (29, 178_956_971)])
+def test_deepspeed_updates_one_group_of_experts_at_a_time(layers: int, numbers: int) -> None:
+    sparse = replace(SPARSE, num_hidden_layers=layers)
+    (only,) = held(Layout(context=4, expert=2, zero_stage=2), 4, model=sparse, stack="deepspeed")
+    fp32_and_flat_copy, holders = 4 + 2, 2
+    assert only.step_gradients == fp32_and_flat_copy * numbers / holders
 
 
 @pytest.mark.parametrize(("zero_stage", "gradient_dtype", "numbers"), [(2, "bf16", 5e8), (1, "fp32", 2 * ADAPTERS)])
