@@ -6,7 +6,8 @@ from collections import Counter
 from itertools import islice
 from time import perf_counter
 
-from tests.estimator.laws import Violation, questions, shrink, software_name, violations
+from tests.estimator.laws import Violation, shrink, software_name, violations
+from tests.estimator.random_questions import questions
 
 QUESTIONS = 5_000
 SHOWN = 10

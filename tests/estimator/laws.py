@@ -1,220 +1,42 @@
 """Laws of memory over random questions: what more work never lowers, and what more sharding never raises.
 
-`questions` draws questions that the service accepts, `violations` tries every law on one of them, and `shrink` takes
-away all that a violation does not need.
+`violations` tries every law on a question, and `shrink` takes away all that a violation does not need.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cache
-from random import Random
-from typing import Any, get_args
+from typing import Any
 
-from service.catalogue import shipped_catalogue
 from service.errors import Refused
-from service.estimator import Cluster, Gpu, Layout, Model, Question, Recipe, estimate, estimate_memory
+from service.estimator import Question, estimate, estimate_memory
 from service.estimator.answer import MemoryEstimate, Verdict
 from service.estimator.memory.device import HELD_SHARE, RESERVED_SHARE
 from service.estimator.memory.states import REDUCTION_BYTES
 from service.estimator.model.build import layer_shapes
 from service.estimator.parallelism.buckets import gather_bucket_numbers
 from service.estimator.parallelism.data import waits_for_last
-from service.estimator.question import (
-    AttentionName,
-    ContextMethod,
-    CrossEntropyName,
-    DispatcherName,
-    DocumentLength,
-    GradientDtype,
-    HeldUntil,
-    Method,
-    OffloadName,
-    OptimizerName,
-    PrecisionName,
-    Recompute,
-    RecomputeModule,
-    RecomputeName,
-    ScheduleName,
-    Software,
-    StackName,
-    Versions,
-)
+from service.estimator.question import Method, Software, StackName
 from service.estimator.resolve import resolve
 from service.estimator.run.run import rank_bytes_of, stages_of
-from service.estimator.software.stacks import IMPLEMENTATIONS, STACKS
-from tests.estimator.small_models import FAMILIES
-
-MENDS = 12
-"""Times that refused fields of a draft are dropped before another one is drawn."""
+from service.estimator.software.stacks import STACKS
+from tests.estimator.random_questions import RECOMPUTES, filled, gpus, models
 
 TOLERANCE = 1e-6
 """Share of a number by which two sums may differ where rows are padded to whole ones."""
 
-DEGREES = (1, 1, 1, 2, 4, 8)
-LENGTHS = (256, 1024, 2048, 3072, 4096, 6144, 8192, 16384, 32768)
-VERSIONS = (
-    Versions(transformer_engine="2.1", megatron_core="0.11", torch="2.5"),
-    Versions(transformer_engine="2.11", megatron_core="0.14", torch="2.9"),
-    Versions(torchtitan="2024.11", torch="2.5"),
-    Versions(torchtitan="2025.8"),
-    Versions(torch="1.10"),
-    Versions(torch="2.1"),
+WIDTHS = (
+    "hidden_size",
+    "intermediate_size",
+    "moe_intermediate_size",
+    "shared_expert_intermediate_size",
+    "vocab_size",
+    "head_dim",
+    "v_head_dim",
+    "q_lora_rank",
+    "kv_lora_rank",
+    "num_experts",
 )
-METHODS = (
-    Method(name="lora", rank=16, targets=("q_proj", "v_proj")),
-    Method(name="lora", rank=64, targets=("o_proj", "up_proj", "down_proj"), whole=("norms",)),
-    Method(name="qlora", rank=16),
-    Method(name="qlora", rank=16, targets=("q_proj", "k_proj", "v_proj", "lm_head"), dropout_fraction=0.05),
-    Method(name="full", frozen=("embedding", "head"), frozen_layers=1),
-)
-DOCUMENTS = (DocumentLength(tokens=300, count=20), DocumentLength(tokens=5000, count=3))
-RECOMPUTES: tuple[RecomputeName | Recompute, ...] = (
-    *get_args(RecomputeName),
-    Recompute(granularity="full", method="block", layers=1),
-    Recompute(granularity="full", method="uniform", layers=2),
-    *(Recompute(granularity="selective", modules=(module,)) for module in get_args(RecomputeModule)),
-)
-
-
-@cache
-def models() -> dict[str, Model]:
-    """Every model of the catalogue that can be estimated, and a small one of each family."""
-    rows = shipped_catalogue().models
-    known = {slug: row.model for slug, row in rows.items() if row.model is not None}
-    return {**known, **{f"small {name}": model for name, model in FAMILIES.items()}}
-
-
-@cache
-def gpus() -> dict[str, Gpu]:
-    """Every accelerator of the catalogue."""
-    return {slug: row.gpu for slug, row in shipped_catalogue().gpus.items()}
-
-
-def questions(count: int, seed: int) -> Iterator[Question]:
-    """So many random questions that the service accepts, the same ones for the same seed."""
-    chance = Random(seed)  # noqa: S311 - repeatable
-    for _ in range(count):
-        while (question := accepted(draft(chance))) is None:
-            pass
-        yield question
-
-
-def accepted(question: Question | None) -> Question | None:
-    """The question without the fields that the service refuses; None where that helps nothing."""
-    for _ in range(MENDS):
-        if question is None:
-            return None
-        try:
-            resolve(question)
-        except Refused as refused:
-            for problem in refused.problems:
-                question = without(question, problem.field) if question is not None else None
-        else:
-            return question
-    return None
-
-
-def without(question: Question, path: str) -> Question | None:
-    """The question with one field as it is where absent; None where it has to be given."""
-    noun, _, name = path.partition(".")
-    name, _, inner = name.partition(".")
-    if noun == "recipe" and name == "stack" and isinstance(question.recipe.stack, Software):
-        plain = Software(name=question.recipe.stack.name)
-        kept = replace(question.recipe.stack, **{inner: getattr(plain, inner)}) if hasattr(plain, inner) else plain
-        return replace(
-            question, recipe=replace(question.recipe, stack=plain if kept == question.recipe.stack else kept)
-        )
-    if noun not in ("recipe", "layout"):
-        return None
-    part: Any = getattr(question, noun)
-    absent = {"data": 1, "pipeline": 1, "global_batch": None}
-    usual = {field.name: field.default for field in fields(part)} | absent
-    if name not in usual or getattr(part, name) == usual[name]:
-        return None
-    return filled(replace(question, **{noun: replace(part, **{name: usual[name]})}))
-
-
-def filled(question: Question) -> Question:
-    """The question on as many GPUs as its layout needs, without an interleaved schedule of one chunk."""
-    layout = question.layout
-    count = (layout.data or 1) * layout.tensor * layout.context * layout.pipeline
-    if layout.virtual_pipeline > 1 and layout.pipeline == 1:
-        layout = replace(layout, virtual_pipeline=1, schedule=None)
-    return replace(question, layout=layout, cluster=replace(question.cluster, gpus=count))
-
-
-def draft(chance: Random) -> Question:
-    """A question with some of every kind of field set; most drafts break a rule."""
-
-    def perhaps(share: float, options: tuple[Any, ...], usual: Any = None) -> Any:
-        return chance.choice(options) if chance.random() < share else usual
-
-    model = models()[chance.choice(list(models()))]
-    stack: StackName = chance.choice(list(STACKS))
-    row = STACKS[stack]
-    axes = ("tensor", "pipeline", "context", "expert")
-    degrees: dict[str, Any] = {axis: chance.choice(DEGREES) if axis in row.axes else 1 for axis in axes}
-    degrees["data"] = chance.choice((1, 2, 4, 8, 16))
-    interleaves = degrees["pipeline"] > 1 and "virtual_pipeline" in row.axes and chance.random() < 0.3
-    layout = Layout(
-        **degrees,
-        virtual_pipeline=2 if interleaves else 1,
-        zero_stage=chance.choice((None, *row.zero_stages)),
-        shard_group=perhaps(0.15, (1, 2, 4, 8)),
-        reshard_after_forward=perhaps(0.2, (True, False)),
-        sequence_parallel=perhaps(0.2, (True, False)),
-        context_method=perhaps(0.2, get_args(ContextMethod)),
-        schedule="interleaved-1f1b" if interleaves else perhaps(0.2, get_args(ScheduleName)),
-        embedding_in_split=chance.random() < 0.1,
-        loss_in_split=chance.random() < 0.1,
-        offload=perhaps(0.2, get_args(OffloadName), "none"),
-    )
-    micro_batch, several = chance.choice((1, 1, 2, 3)), chance.choice((1, 2, 5)) * degrees["pipeline"]
-    recipe = Recipe(
-        sequence_length=chance.choice(LENGTHS),
-        micro_batch=micro_batch,
-        global_batch=micro_batch * degrees["data"] * perhaps(0.8, (several,), 1),
-        document_lengths=perhaps(0.1, (DOCUMENTS,), ()),
-        precision=perhaps(0.5, get_args(PrecisionName)),
-        gradient_dtype=perhaps(0.2, get_args(GradientDtype)),
-        optimizer=perhaps(0.4, get_args(OptimizerName), "adamw"),
-        recompute=perhaps(0.5, RECOMPUTES, "none"),
-        attention=perhaps(0.4, get_args(AttentionName), "flash"),
-        method=perhaps(0.2, METHODS, "full"),
-        stack=_software(chance, stack),
-        dropout_fraction=perhaps(0.1, (0.1,), 0.0),
-        ema=chance.random() < 0.1,
-        expert_capacity_factor=perhaps(0.1, (1.0, 1.25)),
-        expert_imbalance=perhaps(0.1, (1.5,), 1.0),
-    )
-    gpu = gpus()[chance.choice(list(gpus()))]
-    return filled(Question(model=model, recipe=recipe, layout=layout, cluster=Cluster(gpu=gpu.slug, gpus=1), gpu=gpu))
-
-
-def _software(chance: Random, stack: StackName) -> Software:
-    """A stack as usual, or with some of its choices made."""
-    plain = Software(name=stack)
-    if chance.random() < 0.5:
-        return plain
-    choices: Mapping[str, tuple[Any, ...]] = {
-        "versions": VERSIONS,
-        "implementation": tuple(IMPLEMENTATIONS[stack]),
-        "cross_entropy": get_args(CrossEntropyName),
-        "gradient_fusion": (True, False),
-        "fused_update": (True, False),
-        "deterministic": (True,),
-        "grouped_experts": (True, False),
-        "dispatcher": get_args(DispatcherName),
-        "attention_mask": (True,),
-        "fp8_activation_inputs": (True,),
-        "grouped_reductions": (True,),
-        "expandable_segments": (True, False),
-        "logits_until": get_args(HeldUntil),
-        "step_in_backward": (True,),
-    }
-    return replace(
-        plain, **{name: chance.choice(options) for name, options in choices.items() if chance.random() < 0.25}
-    )
+"""Fields of a model that more work widens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,28 +65,26 @@ def with_model(question: Question, **changes: Any) -> Question:
     return replace(question, model=replace(question.model, **changes))
 
 
-def batched(question: Question, share: int) -> dict[str, Any]:
-    """The batch of a question, so many times as large."""
-    batch = question.recipe.global_batch or question.recipe.micro_batch * (question.layout.data or 1)
-    return {"global_batch": batch * share}
+def batch_of(question: Question) -> int:
+    """Sequences of one step."""
+    return question.recipe.global_batch or question.recipe.micro_batch * (question.layout.data or 1)
 
 
 def more_work(question: Question) -> Iterator[Change]:
     """The question with more work of one kind, everything else alike: bytes never fall, a verdict never improves."""
     recipe, layout, model = question.recipe, question.layout, question.model
-    blocks = 2 * layout.context
-    for length in (2 * recipe.sequence_length, (recipe.sequence_length * 5 // 4 + blocks - 1) // blocks * blocks):
-        words = f"{recipe.sequence_length} -> {length}"
-        yield Change("sequence_length", words, with_recipe(question, sequence_length=length))
-    sequences = 2 * recipe.micro_batch
-    changes = {"micro_batch": sequences, **batched(question, 2)}
-    yield Change("micro_batch", f"{recipe.micro_batch} -> {sequences}", with_recipe(question, **changes))
+    length, blocks = recipe.sequence_length, 2 * layout.context
+    for longer in (length + blocks, (length * 5 // 4 + blocks - 1) // blocks * blocks, 2 * length):
+        yield Change("sequence_length", f"{length} -> {longer}", with_recipe(question, sequence_length=longer))
+    for sequences in {recipe.micro_batch + 1, 2 * recipe.micro_batch}:
+        changes = {"micro_batch": sequences, "global_batch": batch_of(question) * sequences // recipe.micro_batch}
+        yield Change("micro_batch", f"{recipe.micro_batch} -> {sequences}", with_recipe(question, **changes))
     if layout.pipeline == 1 or (len(set(layer_shapes(model))) == 1 and not frozen_layers(question)):
         chunks = layout.pipeline * layout.virtual_pipeline
         for layers in (model.num_hidden_layers + chunks, 2 * model.num_hidden_layers):
             words = f"{model.num_hidden_layers} -> {layers}"
             yield Change("num_hidden_layers", words, with_model(question, num_hidden_layers=layers))
-    for name in ("hidden_size", "intermediate_size", "moe_intermediate_size", "vocab_size", "head_dim"):
+    for name in WIDTHS:
         width = getattr(model, name)
         for wider in (2 * width, width + 256) if width else ():
             yield Change(name, f"{width} -> {wider}", with_model(question, **{name: wider}))
@@ -282,9 +102,10 @@ def less_held(question: Question) -> Iterator[Change]:
     if recipe.recompute == "selective":
         yield Change("recompute", "selective -> full", with_recipe(question, recompute="full"))
     data = layout.data or 1
-    if data > 1 and layout.shard_group is None:
-        wider = with_layout(question, data=2 * data)
-        yield Change("data", f"{data} -> {2 * data}", with_recipe(wider, **batched(question, 2)))
+    for times in (2, 3) if data > 1 and layout.shard_group is None else ():
+        wider = with_layout(question, data=times * data)
+        words = f"{data} -> {times * data}"
+        yield Change("data", words, with_recipe(wider, global_batch=times * batch_of(question)))
 
 
 def software_name(question: Question) -> StackName:

@@ -14,12 +14,8 @@ from tests.amounts import amount
 from tests.estimator.laws import (
     VERDICTS,
     Violation,
-    filled,
-    gpus,
-    models,
     of_sums,
     plainly,
-    questions,
     shrink,
     software_name,
     violations,
@@ -27,6 +23,7 @@ from tests.estimator.laws import (
     with_model,
     with_recipe,
 )
+from tests.estimator.random_questions import filled, gpus, models, questions
 
 SEED = 20261127
 BATCH = 50
@@ -226,3 +223,21 @@ def test_a_stage_copies_the_embedding_for_depths_that_its_stack_trains(stack: St
     copied = sum(stage.total for stage in counts.stages) - counts.total_with_multi_token_prediction
     assert copied == copies * counts.input_embedding
     assert not list(of_sums(asked))
+
+
+def test_sharded_gradients_are_updated_group_by_group_where_ranks_share_experts() -> None:
+    """1,812 GB at ZeRO-1 and 1,876 GB at ZeRO-2, as counted when DeepSpeed made all fp32 gradients at once."""
+    whole, sharded = (
+        fullest(estimate_memory(job("deepseek-v3", 2048, layout, stack="deepspeed")))
+        for layout in (Layout(context=8, expert=8, zero_stage=1), Layout(context=8, expert=8, zero_stage=2))
+    )
+    assert sharded.allocated_peak_bytes < whole.allocated_peak_bytes
+    assert sharded.first_step_peak_bytes < whole.first_step_peak_bytes
+
+
+def test_a_group_that_runs_again_holds_no_more_layers_than_there_are() -> None:
+    """The first layer keeps no input where nothing before it is trained, so it holds less than the largest one."""
+    model = replace(models()["opt-13b"], num_hidden_layers=2, scalar_head=True)
+    method = Method(name="qlora", rank=1, targets=("all-linear",), quantization="gptq")
+    kept = replace(job("opt-13b", 256, Layout(), stack="fsdp1", method=method), model=model)
+    rise([estimate_memory(with_recipe(kept, recompute=Recompute(granularity="full", layers=2))), estimate_memory(kept)])
