@@ -14,6 +14,7 @@ import httpx
 import pytest
 import yaml
 
+from service.formats.launchers.manifests import KINDS
 from service.formats.program import nodes_of
 from tests.formats.tools import read_by, written
 from tests.house.source import SERVICE
@@ -161,7 +162,7 @@ def test_a_checked_submission_reaches_ray_only_where_the_job_fits(
     [
         ({"address": NOWHERE}, "Connection refused"),
         ({"key": "tck_none.none"}, "401"),
-        ({"entrypoint": "hostname"}, "422"),
+        ({"entrypoint": "hostname"}, "the script starts no training"),
     ],
 )
 def test_what_is_not_checked_reaches_ray(
@@ -197,12 +198,12 @@ def test_skypilots_own_task_becomes_the_question(live: Live) -> None:
     asked = read_by("skypilot", "checked_launch", [file.content for _, file in pairs], program)
     assert len(asked) == len(pairs)
     for (question, file), (body,) in zip(pairs, asked, strict=True):
-        assert body["cluster"]["gpus"] == question.cluster.gpus
-        assert body["cluster"]["gpus_per_node"] == nodes_of(question).gpus_each
-        assert body["launch"] == {"format": "script", "content": yaml.safe_load(file.content)["run"]}
-    answer = httpx.post(f"http://{live.address}/v1/check", json=asked[0][0], headers=live.headers, timeout=30)
-    assert answer.status_code in {200, 422}
-    assert answer.status_code == 200 or "launch" not in answer.text
+        assert body["gpus"] == question.cluster.gpus
+        assert body["gpus_per_node"] == nodes_of(question).gpus_each
+        assert body["script"] == yaml.safe_load(file.content)["run"]
+    check = f"http://{live.address}/v1/adapters/scripts/check"
+    answer = httpx.post(check, json=asked[0][0], headers=live.headers, timeout=30)
+    assert answer.json()["verdict"] in {"ok", "warn", "deny"}, answer.text
 
 
 def test_skypilot_launches_on_whatever_is_not_denied(
@@ -250,3 +251,11 @@ def test_the_webhook_never_stands_in_the_way(live: Live, tmp_path: Path) -> None
     (webhook,) = found["webhooks"]
     assert webhook["clientConfig"]["url"] == f"https://{live.address}/v1/adapters/kubernetes/admission/TOKEN"
     assert (webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]) == ("Ignore", "None", 2)
+
+
+def test_the_webhook_hears_of_every_kind_that_is_read_and_of_no_other(live: Live, tmp_path: Path) -> None:
+    found = yaml.safe_load(fetched(live, "kubernetes/webhook.yaml", tmp_path).read_text(encoding="utf-8"))
+    (webhook,) = found["webhooks"]
+    resources = {resource for rule in webhook["rules"] for resource in rule["resources"]}
+    assert resources == {f"{kind.lower()}s" for kind in KINDS if kind != "Workload"}
+    assert {operation for rule in webhook["rules"] for operation in rule["operations"]} == {"CREATE"}

@@ -118,8 +118,10 @@ def test_gpus_of_tasks_are_those_of_the_job(hooked: Mapping[str, str], tmp_path:
     assert "traincost: deny: out of memory: " in said
 
 
-def test_what_is_no_known_training_is_let_through(hooked: Mapping[str, str], tmp_path: Path) -> None:
-    assert submitted(hooked, OTHER, tmp_path) == (0, "", "")
+def test_what_cannot_be_judged_is_let_through_and_reported(hooked: Mapping[str, str], tmp_path: Path) -> None:
+    code, said, comment = submitted(hooked, OTHER, tmp_path, "--comment=mine est_0 traincost:no_gpus")
+    assert (code, comment) == (0, "mine traincost:no_training")
+    assert "traincost: unknown: not checked: the script starts no training" in said
     assert submitted(hooked, OTHER.replace("#SBATCH --gpus-per-node=8\n", ""), tmp_path) == (0, "", "")
 
 

@@ -41,7 +41,7 @@ class Check(Documented):
     id: str
     """Of the estimate behind it."""
     verdict: CheckVerdict
-    """deny: it runs out of memory. warn: it may, or it may exceed a limit. ok: neither."""
+    """deny: it runs out of memory. warn: it may, or it may exceed a limit, or a limit cannot be judged. ok: neither."""
     reason: str
     """Why, in one line of at most 255 characters."""
     fits: bool
@@ -66,6 +66,25 @@ class Check(Documented):
     """Rows that the answer rests on: the calibration, the price or rate card, and every row that is not shipped."""
     versions: Versions
     """Versions under which the answer holds."""
+
+
+JobVerdict = Literal["ok", "warn", "deny", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCheck(Documented):
+    """Answer to a scheduler."""
+
+    verdict: JobVerdict
+    """unknown: the job is none that can be judged, so it is let through."""
+    reason: str
+    """Why, in one line of at most 255 characters."""
+    not_judged: str | None
+    """Code of the reason for which the job was not judged; null where it was."""
+    warnings: tuple[str, ...]
+    """Warnings for the user who submits the job, each one line of at most 255 characters."""
+    check: Check | None
+    """The check behind it; null where there is none."""
 
 
 BatchKind = Literal["estimate", "memory", "flops", "gpu-hours", "check"]

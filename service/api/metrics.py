@@ -126,6 +126,9 @@ class Metrics:
         in_flight = gauge("traincost_http_requests_in_flight", "Requests that are being answered.")
         in_flight.set_function(lambda: self._in_flight)
         self.verdicts = self._counter("traincost_check_verdicts", "Checks of jobs.", verdict=VERDICTS)
+        self.unjudged = counter(
+            "traincost_checks_unjudged", "Jobs that could not be judged, by the code of the reason.", ("reason",)
+        )
         self.database_errors = self._counter(
             "traincost_database_errors", "Errors that the database answered, or that it did not answer.", kind=ERRORS
         )

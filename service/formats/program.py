@@ -299,11 +299,14 @@ def launcher(name: str, text: Callable[[ExportRequest, Program, Nodes], str]) ->
 class Scheduled:
     """A scheduler's job."""
 
-    script: str
+    script: str | Problem
+    """What it starts; or why that is unknown."""
     gpus: int
     gpus_each: int
     gpu: str | None = None
     """The scheduler's name of the GPU; None if not stated."""
+    machine: str | None = None
+    """The cloud's name of the machine; None if not stated."""
     time_limit_seconds: float | None = None
     """Wall time limit; None if not stated."""
     overrides: Mapping[str, Any] = field(default_factory=dict)

@@ -1,32 +1,27 @@
-"""Admission checks of a job: of a question, of a Slurm job and of a Kubernetes object."""
+"""Admission checks of a job: its verdict, the reason, and what may run instead."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any, Literal
+from typing import Any
 
 from service.answers.checks import Alternative, Check, CheckVerdict
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
-from service.errors import Problem, Refused, refuse
+from service.errors import Refused
 from service.estimator.advice import with_advice
 from service.estimator.answer import Change
-from service.estimator.question import Documented, Question
+from service.estimator.question import Question
 from service.estimator.software.stacks import software_of
 from service.features.checks import schemas
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import fits
-from service.formats.launchers.kubernetes import scheduled_by_kubernetes
-from service.formats.launchers.slurm import SECONDS_PER_MINUTE, scheduled_by_slurm
-from service.formats.program import SCRIPT_FORMAT, Scheduled
 from service.store.scenarios import CheckedQuestion
 from service.units import BYTES, SECONDS_PER_DAY, in_units, readable
 from service.validation.json_text import apply_merge_patch, parse_object, single_line
-from service.validation.problems import not_an_object
-from service.validation.question_parts import PARTS
 from service.validation.questions import read_question
-from service.validation.reading import field_names, read_spec, warnings_of
+from service.validation.reading import field_names, warnings_of
 
 MOST_ALTERNATIVES = 8
 """Most alternatives of a check. Source: a choice; users read no more."""
@@ -220,22 +215,19 @@ def _totals(found: Answer) -> dict[str, Any]:
 
 
 def _exceeded(found: Answer, limits: schemas.Limits) -> list[str]:
+    """Limits that the run may exceed, and those that cannot be judged, which it may exceed too."""
     exceeded: list[str] = []
-    problems: list[Problem] = []
     for name in field_names(schemas.Limits):
         limit, predicted = getattr(limits, name), getattr(found.totals, name, None)
         if limit is None:
             continue
         if predicted is None:
             required = "recipe.training_tokens" if found.totals is None else "a price"
-            message = f"limits.{name} cannot be judged: {name} of the run is not known without {required}"
-            fix = f"give {required}, or leave it out"
-            problems.append(Problem(field=f"limits.{name}", code="not_known", message=message, fix=fix))
+            exceeded.append(f"limits.{name} cannot be judged without {required}")
         elif limit < predicted.high:
             amount = f"{readable(predicted.value)} ({readable(predicted.low)} to {readable(predicted.high)})"
             end = "exceeds the limit {} even at its low end" if limit < predicted.low else "may exceed the limit {}"
             exceeded.append(f"{name} {amount} {end.format(readable(limit))}")
-    refuse(problems)
     return exceeded
 
 
@@ -259,133 +251,3 @@ def _reason(found: Answer, exceeded: list[str]) -> str:
         amounts = f"{readable(totals.gpu_hours.value)} GPU-hours, {readable(totals.days.value)} days"
         causes.append(amounts if totals.cost_usd is None else f"{amounts}, USD {readable(totals.cost_usd.value)}")
     return single_line("; ".join(causes))
-
-
-NAME_A_GPU = (
-    "name it in the job (Slurm: gres/gpu:h100:8), in the address that a hook is fetched from (?gpu=h100), or in the "
-    "object's annotation"
-)
-
-NO_JOB = "not checked: no kind of object that is read, or no container asks for GPUs"
-
-HOOK_DEADLINE_SECONDS = 0.01
-"""Time for alternatives in a hook, which delays a user. Source: a choice."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobCheck(Documented):
-    """Answer to a scheduler."""
-
-    verdict: Literal["ok", "warn", "deny", "unknown"]
-    """unknown: the job is none that can be judged, so it is let through."""
-    reason: str
-    """Why, in one line of at most 255 characters."""
-    check: Check | None
-    """The check behind it; null where there is none."""
-
-
-def check_scheduled(job: Scheduled, catalogue: Catalogue, keep: StoreQuestion) -> JobCheck:
-    """Check a scheduler's job; one that cannot be checked is let through."""
-    try:
-        imported = schemas.read_launch({"format": SCRIPT_FORMAT, "content": job.script})
-        question = schemas.with_launch({name: job.overrides[name] for name in PARTS if name in job.overrides}, imported)
-    except Refused as refused:
-        return _let_through("unknown", refused)
-    try:
-        cluster = _cluster(job, catalogue)
-        body = {**question, "cluster": cluster, "deadline_seconds": HOOK_DEADLINE_SECONDS}
-        found = check({**body, **_limits(job, question)}, catalogue, keep)
-    except Refused as refused:
-        return _let_through("warn", refused)
-    return JobCheck(verdict=found.verdict, reason=found.reason, check=found)
-
-
-def check_slurm_job(body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion) -> JobCheck:
-    job = read_spec(schemas.SlurmCheckRequest, body, "")
-    if not isinstance(job.question, dict):
-        raise Refused(not_an_object("question", PARTS))
-    try:
-        return check_scheduled(scheduled_by_slurm(job, job.question), catalogue, keep)
-    except Refused as refused:
-        return _let_through("unknown", refused)
-
-
-def check_manifest(manifest: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion) -> JobCheck:
-    try:
-        job = scheduled_by_kubernetes(manifest)
-    except Refused as refused:
-        return _let_through("unknown", refused)
-    if job is None:
-        return JobCheck(verdict="unknown", reason=NO_JOB, check=None)
-    return check_scheduled(job, catalogue, keep)
-
-
-def _let_through(verdict: Literal["warn", "unknown"], refused: Refused) -> JobCheck:
-    problem = refused.problems[0]
-    reason = single_line(f"not checked: {problem.message}; {problem.fix}")
-    return JobCheck(verdict=verdict, reason=reason, check=None)
-
-
-def as_lines(job_check: JobCheck) -> str:
-    """A verdict for scripts without a JSON parser."""
-    found = job_check.check
-    seconds = None if found is None else found.time_limit_seconds
-    minutes = "" if seconds is None else str(round(seconds / SECONDS_PER_MINUTE))
-    return f"{job_check.verdict}\n{job_check.reason}\n{'' if found is None else found.id}\n{minutes}\n"
-
-
-def _cluster(job: Scheduled, catalogue: Catalogue) -> dict[str, Any]:
-    """The GPUs that a job asks for, of the kind that it names, or else its site."""
-    site = job.overrides.get("cluster", {})
-    if not isinstance(site, str | Mapping):
-        raise Refused(not_an_object("cluster", ["preset", "gpu", "gpus_per_node"]))
-    known = {"preset": site} if isinstance(site, str) else dict(site)
-    if job.gpu is not None:
-        known["gpu"] = catalogue.find_gpu(job.gpu).row.slug
-    elif not {"gpu", "preset"} & known.keys():
-        message = "neither the job nor its site names a model of GPU"
-        raise Refused(Problem(field="cluster.gpu", code="required", message=message, fix=NAME_A_GPU))
-    if job.gpus > job.gpus_each:
-        known["gpus_per_node"] = job.gpus_each
-    known.pop("nodes", None)
-    return {**known, "gpus": job.gpus}
-
-
-def _limits(job: Scheduled, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Limits of the site, and the wall time of the job if the length of the run is known."""
-    recipe = question.get("recipe")
-    if not isinstance(recipe, Mapping) or recipe.get("training_tokens") is None:
-        return {}
-    days = {} if job.time_limit_seconds is None else {"days": job.time_limit_seconds / SECONDS_PER_DAY}
-    limits = apply_merge_patch(days, job.overrides.get("limits", {}))
-    return {"limits": limits} if limits else {}
-
-
-LONGEST_UID = 128
-
-
-def answer_review(
-    review: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion
-) -> tuple[dict[str, Any], str | None]:
-    """Answer an admission review; with the verdict, if an object was checked."""
-    request = review.get("request")
-    is_review = review.get("apiVersion") == schemas.VERSION and review.get("kind") == schemas.KIND
-    uid = request.get("uid") if isinstance(request, Mapping) else None
-    if not is_review or not isinstance(request, Mapping) or not isinstance(uid, str) or len(uid) > LONGEST_UID:
-        message = f"the body is no {schemas.KIND} of {schemas.VERSION} with a request and its uid"
-        fix = "let a ValidatingWebhookConfiguration with admissionReviewVersions [v1] send it"
-        raise Refused(Problem(field="", code="not_a_review", message=message, fix=fix))
-    manifest = request.get("object")
-    job_check = check_manifest(manifest, catalogue, keep) if isinstance(manifest, Mapping) else None
-    response = {"apiVersion": schemas.VERSION, "kind": schemas.KIND, "response": {"uid": uid, **_response(job_check)}}
-    return response, None if job_check is None else job_check.verdict
-
-
-def _response(job_check: JobCheck | None) -> dict[str, Any]:
-    if job_check is None or job_check.verdict == "unknown":
-        return {"allowed": True}
-    noted = {} if job_check.check is None else {"auditAnnotations": {"estimate": job_check.check.id}}
-    text = f"traincost: {job_check.reason}"
-    if job_check.verdict == "deny":
-        return {"allowed": False, "status": {"code": schemas.FORBIDDEN, "message": text}, **noted}
-    return {"allowed": True, **({"warnings": [text]} if job_check.verdict == "warn" else {}), **noted}

@@ -1,5 +1,6 @@
 """POST /v1/check, a verdict and one line for a scheduler, and /v1/adapters, the files and requests of schedulers."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import PlainTextResponse, Response
 
-from service.answers.checks import Check
+from service.answers.checks import Check, JobCheck
 from service.api import requests
 from service.api.access.authorization import AccessDenied, caller_of
 from service.api.answers import json_answer
@@ -25,15 +26,17 @@ from service.features.checks.check import (
     LEFT_OUT,
     NO_TURN,
     Evaluator,
-    JobCheck,
-    answer_review,
-    as_lines,
     check,
-    check_manifest,
-    check_slurm_job,
     check_until,
     check_with_questions,
     quick_check,
+)
+from service.features.checks.scheduled import (
+    answer_review,
+    as_lines,
+    check_manifest,
+    check_script,
+    check_slurm_job,
 )
 from service.validation.flat import FlatQuestion, body_of_flat
 from service.validation.json_text import parse_object
@@ -42,6 +45,8 @@ from service.validation.reading import to_bytes
 GRACE_SECONDS = 1.0
 """Time beyond its deadline after which a process that tries alternatives is ended. Source: a choice; one alternative
 takes at most some 0.2 s, and a new process loads the catalogue first."""
+
+log = logging.getLogger(__name__)
 
 router = APIRouter(tags=["checks"], route_class=requests.StrictRoute)
 
@@ -161,11 +166,12 @@ async def get_adapter(request: Request, scheduler: Scheduler, name: AdapterFile)
 
 @adapter_router.post(
     "/v1/adapters/slurm/check",
-    summary="May this job of Slurm start? Four lines",
-    description="Verdict (ok, warn, deny, or unknown for what is no known training), reason, id of the estimate, "
-    "minutes of wall time to ask for. The last two may be empty.",
+    summary="May this job of Slurm start? Lines of text",
+    description="Verdict (ok, warn, deny, or unknown for what cannot be judged), reason, id of the estimate, "
+    "minutes of wall time to ask for, code of the reason for which it was not judged. The last three may be empty. "
+    "Each further line is a warning for the user.",
     response_class=PlainTextResponse,
-    response_description="Four lines.",
+    response_description="Five lines, and one for each warning.",
     openapi_extra=requires("read") | examples("createSlurmCheck"),
 )
 async def create_slurm_check(
@@ -173,8 +179,23 @@ async def create_slurm_check(
 ) -> PlainTextResponse:
     """Check a job for a Slurm hook."""
     job_check = await evaluated(request, check_slurm_job, body, catalogue)
-    _count(request, job_check.verdict)
+    _report(request, job_check)
     return PlainTextResponse(as_lines(job_check))
+
+
+@adapter_router.post(
+    "/v1/adapters/scripts/check",
+    summary="May this script start?",
+    response_model=requests.answer(JobCheck),
+    openapi_extra=requires("read") | examples("createScriptCheck"),
+)
+async def create_script_check(
+    request: Request, body: requests.RawJsonBody[schemas.ScriptCheckRequest], catalogue: CallerCatalogue
+) -> Response:
+    """Check a shell script or a command on GPUs, as Ray, SkyPilot and other schedulers start one."""
+    job_check = await evaluated(request, check_script, body, catalogue)
+    _report(request, job_check)
+    return json_answer(job_check)
 
 
 @adapter_router.post(
@@ -186,9 +207,9 @@ async def create_slurm_check(
 async def create_kubernetes_check(
     request: Request, body: requests.RawJsonBody[schemas.KubernetesObject], catalogue: CallerCatalogue
 ) -> Response:
-    """A Job, JobSet, PyTorchJob, TrainJob, or a Workload of Kueue; anything else is unknown."""
+    """An object that GET /v1/adapters lists, or a Workload of Kueue; anything else is unknown."""
     job_check = await evaluated(request, check_manifest, body, catalogue)
-    _count(request, job_check.verdict)
+    _report(request, job_check)
     return json_answer(job_check)
 
 
@@ -209,14 +230,19 @@ async def create_admission_review(
     admission_token = request.app.state.settings.admission_token
     if admission_token is None or not compare_digest(admission_token.encode(), token.encode()):
         raise NotFound("there is no webhook at this address; TRAINCOST_ADMISSION_TOKEN says at which")
-    answered, verdict = await evaluated(request, answer_review, body, catalogue)
-    if verdict is not None:
-        _count(request, verdict)
+    answered, job_check = await evaluated(request, answer_review, body, catalogue)
+    if job_check is not None:
+        _report(request, job_check)
     return json_answer(answered)
 
 
-def _count(request: Request, verdict: str) -> None:
-    request.app.state.metrics.verdicts.labels(verdict).inc()
+def _report(request: Request, job_check: JobCheck) -> None:
+    """Count a verdict; where the job was not judged, count and log why."""
+    metrics = request.app.state.metrics
+    metrics.verdicts.labels(job_check.verdict).inc()
+    if job_check.not_judged is not None:
+        metrics.unjudged.labels(job_check.not_judged).inc()
+        log.info("a job was not judged (%s): %s", job_check.not_judged, job_check.reason)
 
 
 def _file(request: Request, name: str) -> str:

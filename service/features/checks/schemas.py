@@ -92,6 +92,24 @@ class SlurmCheckRequest(SlurmJob):
     """Parts of the question that a site sets for every job."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptCheckRequest(Strict):
+    """A job of a scheduler that starts a shell script, or one command."""
+
+    script: Annotated[str, MaxLen(LONGEST_FILE_BYTES)]
+    """The script, or the command."""
+    gpus: Annotated[int, Ge(1), Le(1 << 20)]
+    """GPUs of the job."""
+    gpus_per_node: Annotated[int, Ge(1), Le(1 << 20)] | None = None
+    """GPUs of each node; null for as many as machines of the GPU usually have."""
+    gpu: Annotated[str, MaxLen(256)] | None = None
+    """The scheduler's name of the GPU; null where the site's question names it."""
+    time_limit_seconds: Annotated[float, Gt(0), Lt(1e12)] | None = None
+    """Requested wall time; null where the job requests none."""
+    question: Annotated[Any, DescribedAs(SiteQuestion)] = field(default_factory=dict)
+    """Parts of the question that a site sets for every job."""
+
+
 VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
 
 FORBIDDEN = 403
@@ -170,10 +188,7 @@ def read_check(body: Mapping[str, Any], catalogue: Catalogue) -> ParsedCheck:
     warnings: tuple[str, ...] = ()
     imported = None if body.get("launch") is None else problems.read(read_launch, body["launch"])
     if imported is not None:
-        question = with_launch(question, imported)
-        named = ", ".join(one.name for one in imported.unknown[:MOST_UNKNOWN])
-        text = single_line(f"settings that were not understood have no effect: {named}")
-        warnings = (text,) if named else ()
+        question, warnings = with_launch(question, imported), warnings_of_launch(imported)
     free_pool = problems.read(_free_pool, body.get("free_pool"), catalogue) or ()
     if free_pool and question.get("cluster") is None:
         question["cluster"], *others = free_pool
@@ -205,6 +220,12 @@ def with_launch(question: Mapping[str, Any], imported: Imported) -> dict[str, An
         name: apply_merge_patch(value, question[name]) if name in question else value for name, value in parts.items()
     }
     return {**question, **{name: value for name, value in filled.items() if value is not None}}
+
+
+def warnings_of_launch(imported: Imported) -> tuple[str, ...]:
+    """A warning that names settings which the import does not know, if there are any."""
+    named = ", ".join(one.name for one in imported.unknown[:MOST_UNKNOWN])
+    return (single_line(f"settings that are not known were passed over: {named}"),) if named else ()
 
 
 def _free_pool(value: object, catalogue: Catalogue) -> tuple[Any, ...]:

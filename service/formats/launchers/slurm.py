@@ -5,7 +5,8 @@ src/plugins/job_submit/lua (min_nodes, num_tasks, tres_per_node, tres_per_job, t
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from annotated_types import Ge, Le, MaxLen
@@ -58,24 +59,48 @@ class SlurmJob(Strict):
     """Tasks in all; one for each node where null."""
     tres_per_task: Annotated[str, MaxLen(1024)] = ""
     """Resources of each task; read where neither tres_per_node nor tres_per_job names GPUs."""
+    tres_per_socket: Annotated[str, MaxLen(1024)] = ""
+    """Resources of each socket, whose number only the node says: such GPUs are not counted."""
+    tasks_per_node: Annotated[int, Ge(1), Le(1 << 16)] | None = None
+    """Tasks of each node; null where the job does not give them."""
+    component: Annotated[int, Ge(0), Le(1 << 16)] | None = None
+    """Number of this component of a heterogeneous job; null for a job of one kind of nodes."""
+    arguments: Annotated[tuple[Annotated[str, MaxLen(4096)], ...], MaxLen(1024)] = ()
+    """Words after the script's name on the command line."""
+    environment: Annotated[Mapping[str, Annotated[str, MaxLen(4096)]], MaxLen(1024)] = field(default_factory=dict)
+    """Variables of the environment that the job is submitted with, as far as the script names them."""
     time_limit_minutes: Annotated[int, Ge(1), Le(1 << 24)] | None = None
     """Requested wall time; null where the job requests none."""
 
 
 def scheduled_by_slurm(job: SlurmJob, overrides: dict[str, Any]) -> Scheduled:
     """The job that a hook describes, with its GPUs counted."""
+    if job.component is not None or _COMPONENT.search(job.script):
+        message = "the components of a heterogeneous job are submitted apart, so its GPUs cannot be counted"
+        raise _refusal("heterogeneous", message, "check it by hand: POST /v1/check with all of its GPUs")
     tasks = job.nodes if job.tasks is None else job.tasks
     amounts = ((job.tres_per_node, job.nodes), (job.tres_per_job, 1), (job.tres_per_task, tasks))
     requested = ((name, each * times) for resources, times in amounts for name, each in [gpus_in(resources)] if each)
     name, gpus = next(requested, (None, 0))
+    if not gpus and gpus_in(job.tres_per_socket)[1]:
+        message = "the job asks for GPUs of each socket, and the number of sockets is not known before it runs"
+        raise _refusal("gpus_per_socket", message, "ask for GPUs of each node, e.g. --gpus-per-node=8")
     if not gpus:
-        message, fix = "the job asks for no GPU, so there is nothing to check", "ask for GPUs, e.g. --gpus-per-node=8"
-        raise Refused(Problem(field="tres_per_node", code="no_gpus", message=message, fix=fix))
+        message = "the job asks for no GPU, so there is nothing to check"
+        raise _refusal("no_gpus", message, "ask for GPUs, e.g. --gpus-per-node=8")
     each = -(-gpus // job.nodes)
     limit = None if job.time_limit_minutes is None else job.time_limit_minutes * SECONDS_PER_MINUTE
     return Scheduled(
         script=job.script, gpus=gpus, gpus_each=each, gpu=name, time_limit_seconds=limit, overrides=overrides
     )
+
+
+def _refusal(code: str, message: str, fix: str) -> Refused:
+    return Refused(Problem(field="tres_per_node", code=code, message=message, fix=fix))
+
+
+_COMPONENT = re.compile(r"^#SBATCH[ \t]{1,99}(?:hetjob|packjob)\b", re.MULTILINE)
+"""Line between the options of two components. Source: Slurm 22.05, sbatch(1)."""
 
 
 _GPUS = re.compile(r"(?:^|[,/:])gpu(?:[:=]([A-Za-z][\w.-]{0,79}))?[:=](\d{1,6})(?=$|[,(])")

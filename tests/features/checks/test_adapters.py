@@ -141,23 +141,24 @@ def test_another_token_finds_nothing(ask: Ask) -> None:
 
 
 def slurm(ask: Ask, **job: Any) -> list[str]:
-    """The four lines of a job of Slurm."""
+    """The lines of a job of Slurm: verdict, reason, estimate, minutes, why it was not judged, warnings."""
     answer = ask("POST", "/v1/adapters/slurm/check", json=job)
     assert answer.status_code == 200, answer.text
-    lines = answer.text.split("\n")
-    assert len(lines) == 5
-    assert len(lines[1]) <= 255
+    *lines, last = answer.text.split("\n")
+    assert len(lines) >= 5
+    assert last == ""
+    assert all(len(line) <= 255 for line in lines)
     return lines
 
 
 def test_an_exported_script_is_judged_in_slurms_words(ask: Ask) -> None:
     script = ask("POST", "/v1/exports/sbatch", json=FITS).json()["content"]
     site = {"cluster": {"gpu": "h100"}}
-    verdict, reason, estimate, minutes, _ = slurm(
+    verdict, reason, estimate, minutes, why, *warnings = slurm(
         ask, script=script, nodes=2, tres_per_node="gres/gpu:8", question=site
     )
     whole = ask("POST", "/v1/check", json=FITS).json()
-    assert (verdict, estimate[:4]) == ("ok", "est_")
+    assert (verdict, estimate[:4], why, warnings) == ("ok", "est_", "", [])
     assert reason.startswith("fits: ")
     assert int(minutes) == pytest.approx(whole["time_limit_seconds"] / 60, rel=0.05)
     named = slurm(ask, script=script, nodes=2, tres_per_job="gres/gpu:h100:16")
@@ -168,21 +169,28 @@ def test_an_exported_script_is_judged_in_slurms_words(ask: Ask) -> None:
 
 def test_what_slurm_cannot_tell_is_unknown_and_says_why(ask: Ask) -> None:
     script = ask("POST", "/v1/exports/sbatch", json=FITS).json()["content"]
-    for job, why in [
-        ({"script": "hostname", "tres_per_node": "gpu:8"}, "starts no training"),
-        ({"script": script, "tres_per_node": "cpu:8"}, "no GPU"),
+    components = script.replace("#SBATCH --exclusive\n", "#SBATCH --exclusive\n#SBATCH hetjob\n#SBATCH --nodes=2\n")
+    for job, code, why in [
+        ({"script": "hostname", "tres_per_node": "gpu:8"}, "no_training", "starts no training"),
+        ({"script": script, "tres_per_node": "cpu:8"}, "no_gpus", "no GPU"),
+        ({"script": script, "tres_per_socket": "gpu:4"}, "gpus_per_socket", "each socket"),
+        ({"script": script, "tres_per_node": "gpu:8", "component": 0}, "heterogeneous", "submitted apart"),
+        ({"script": components, "tres_per_node": "gpu:8"}, "heterogeneous", "submitted apart"),
     ]:
-        verdict, reason, estimate, minutes, _ = slurm(ask, **job)
-        assert (verdict, estimate, minutes) == ("unknown", "", "")
+        verdict, reason, estimate, minutes, unjudged, *warnings = slurm(ask, **job)
+        assert (verdict, estimate, minutes, unjudged, warnings) == ("unknown", "", "", code, [])
         assert reason.startswith("not checked: ")
         assert why in reason
 
 
 def test_training_on_gpus_that_nobody_knows_is_warned_of(ask: Ask) -> None:
     script = ask("POST", "/v1/exports/sbatch", json=FITS).json()["content"]
-    for tres, why in (("gpu:abacus:8", "no gpu of this name"), ("gpu:8", "names a model of GPU")):
-        verdict, reason, estimate, minutes, _ = slurm(ask, script=script, tres_per_node=tres)
-        assert (verdict, estimate, minutes) == ("warn", "", "")
+    for tres, code, why in (
+        ("gpu:abacus:8", "unknown_gpu", "no gpu of this name"),
+        ("gpu:8", "required", "names a model of GPU"),
+    ):
+        verdict, reason, estimate, minutes, unjudged = slurm(ask, script=script, tres_per_node=tres)
+        assert (verdict, estimate, minutes, unjudged) == ("warn", "", "", code)
         assert reason.startswith("not checked: ")
         assert why in reason
 

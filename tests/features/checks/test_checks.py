@@ -119,11 +119,16 @@ def test_without_tokens_or_price_nothing_is_invented(body: Body, catalogue: Cata
     assert "GPU-hours" not in found.reason
 
 
-def test_a_limit_that_cannot_be_judged_is_refused(body: Body, catalogue: Catalogue) -> None:
+def test_a_limit_that_cannot_be_judged_is_warned_of(body: Body, catalogue: Catalogue) -> None:
     del body["price"]
-    assert refusal({**body, "limits": {"cost_usd": 1.0}}, catalogue) == [("limits.cost_usd", "not_known")]
+    costly = check({**body, "limits": {"cost_usd": 1.0}}, catalogue)
+    assert (costly.verdict, costly.fits) == ("warn", True)
+    assert costly.reason.startswith("limits.cost_usd cannot be judged without a price; fits: ")
     body["recipe"] = {"sequence_length": 8192}
-    assert refusal({**body, "limits": {"days": 1.0}}, catalogue) == [("limits.days", "not_known")]
+    endless = check({**body, "limits": {"days": 1.0}}, catalogue)
+    assert endless.verdict == "warn"
+    assert endless.reason.startswith("limits.days cannot be judged without recipe.training_tokens; fits: ")
+    assert check({**body, "model": "llama-3.1-70b", "limits": {"days": 1.0}}, catalogue).verdict == "deny"
     assert check({**body, "limits": None}, catalogue).verdict == "ok"
 
 

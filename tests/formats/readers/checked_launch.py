@@ -15,7 +15,7 @@ def main() -> None:
     program = module_from_spec(spec)
     spec.loader.exec_module(program)
     tasks = [sky.Task.from_yaml_config(yaml.safe_load(content)) for content in json.load(sys.stdin)]
-    json.dump([[program.question_of(task, one) for one in task.resources] for task in tasks], sys.stdout)
+    json.dump([[program.job_of(task, one) for one in task.resources] for task in tasks], sys.stdout)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def check_result(workload: Mapping[str, Any]) -> tuple[str, str]:
         with urlopen(request, timeout=LONGEST_WAIT_SECONDS) as answer:
             result = json.load(answer)
         estimate = f" ({result['check']['id']})" if result["check"] else ""
-        return STATES.get(result["verdict"], "Ready"), result["reason"] + estimate
+        return STATES.get(result["verdict"], "Ready"), "; ".join([result["reason"] + estimate, *result["warnings"]])
     except HTTPError as error:
         return "Ready", f"not checked: the service answers {error.code}"
     except FAILURES as error:

@@ -16,17 +16,23 @@ RAY = "http://127.0.0.1:8265"
 
 def check(entrypoint: str, gpu: str, gpus: int) -> tuple[bool, str | None]:
     """Whether a command may be submitted on these GPUs, and the id of its estimate; None where it was not checked."""
-    question = {"launch": {"format": "script", "content": entrypoint}, "cluster": {"gpu": gpu, "gpus": gpus}}
+    job = {"script": entrypoint, "gpu": gpu, "gpus": gpus}
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {KEY}"} if KEY else {})}
     try:
-        request = Request(f"{SERVICE}/v1/check", json.dumps(question).encode(), headers)
+        request = Request(f"{SERVICE}/v1/adapters/scripts/check", json.dumps(job).encode(), headers)
         with urlopen(request, timeout=10) as answer:
             found = json.load(answer)
-        verdict, reason, estimate = found["verdict"], found["reason"], found["id"]
-    except (OSError, ValueError, TypeError, LookupError, HTTPException) as error:
+        verdict, reason, estimate = found["verdict"], found["reason"], (found["check"] or {}).get("id")
+        warnings = [f"traincost: {warning}" for warning in found["warnings"]]
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, HTTPException) as error:
         print("traincost: not checked:", *str(error).split(), file=sys.stderr)
         return True, None
-    print(f"{verdict}: {reason}")
+    if verdict == "unknown":
+        warnings.insert(0, f"traincost: {reason}")
+    else:
+        print(f"{verdict}: {reason}")
+    for warning in warnings:
+        print(warning, file=sys.stderr)
     return verdict != "deny", estimate
 
 

@@ -15,29 +15,40 @@ SERVICE = "http://localhost:8000"
 KEY = os.environ.get("TRAINCOST_KEY", "")
 
 
-def question_of(task: Any, resources: Any) -> dict[str, Any] | None:
-    """Body of POST /v1/check for one of the resources of a task: its commands and GPUs; None without GPUs."""
+def job_of(task: Any, resources: Any) -> dict[str, Any] | None:
+    """The job of one of the resources of a task, with its commands and GPUs; None without whole GPUs."""
     for gpu, gpus in (resources.accelerators or {}).items():
-        cluster = {"gpu": gpu, "gpus": int(gpus) * task.num_nodes, "gpus_per_node": int(gpus)}
-        return {"launch": {"format": "script", "content": task.run}, "cluster": cluster}
+        if int(gpus) == gpus:
+            return {
+                "script": task.run or "",
+                "gpu": gpu,
+                "gpus": int(gpus) * task.num_nodes,
+                "gpus_per_node": int(gpus),
+            }
     return None
 
 
-def check(question: dict[str, Any] | None) -> tuple[bool, str | None]:
+def check(job: dict[str, Any] | None) -> tuple[bool, str | None]:
     """Whether a task may be launched, and the id of its estimate; None where it was not checked."""
-    if question is None:
-        print("traincost: not checked: no accelerators", file=sys.stderr)
+    if job is None:
+        print("traincost: not checked: no accelerators, or a part of one", file=sys.stderr)
         return True, None
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {KEY}"} if KEY else {})}
     try:
-        request = Request(f"{SERVICE}/v1/check", json.dumps(question).encode(), headers)
+        request = Request(f"{SERVICE}/v1/adapters/scripts/check", json.dumps(job).encode(), headers)
         with urlopen(request, timeout=10) as answer:
             found = json.load(answer)
-        verdict, reason, estimate = found["verdict"], found["reason"], found["id"]
-    except (OSError, ValueError, TypeError, LookupError, HTTPException) as error:
+        verdict, reason, estimate = found["verdict"], found["reason"], (found["check"] or {}).get("id")
+        warnings = [f"traincost: {warning}" for warning in found["warnings"]]
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, HTTPException) as error:
         print("traincost: not checked:", *str(error).split(), file=sys.stderr)
         return True, None
-    print(f"{verdict}: {reason}")
+    if verdict == "unknown":
+        warnings.insert(0, f"traincost: {reason}")
+    else:
+        print(f"{verdict}: {reason}")
+    for warning in warnings:
+        print(warning, file=sys.stderr)
     return verdict != "deny", estimate
 
 
@@ -45,7 +56,7 @@ if __name__ == "__main__":
     import sky
 
     task = sky.Task.from_yaml(sys.argv[1])
-    checked = [(resources, *check(question_of(task, resources))) for resources in task.resources]
+    checked = [(resources, *check(job_of(task, resources))) for resources in task.resources]
     kept = [(resources, estimate) for resources, may_start, estimate in checked if may_start]
     if not kept:
         sys.exit(1)

@@ -35,35 +35,57 @@ local function tasks_of(options, nodes)
   return tasks > 1 and tasks or nodes * (whole(options["ntasks-per-node"]) or 1)
 end
 
+-- Words after the script's name, as a list.
+local function arguments_of(options)
+  local words = {}
+  for place = 2, #options.argv do
+    words[place - 1] = options.argv[place]
+  end
+  return #words > 0 and words or nil
+end
+
+-- Whether the command line separates components of a heterogeneous job, as in sbatch -N1 : -N2 script.
+local function has_components()
+  local file = io.open("/proc/self/cmdline", "r")
+  local words = file and file:read("*a") or ""
+  if file then
+    file:close()
+  end
+  return string.find(words, "\0:\0", 1, true) ~= nil
+end
+
 -- Whether the job may be submitted; runs in the user's own sbatch, so nobody else waits, and it binds nobody.
-local function judge(options)
+local function judge(options, offset)
   local script = script_of(options)
   local per_node, per_job, per_task = options["gpus-per-node"], options["gpus"], options["gpus-per-task"]
-  if not script or not (per_node or per_job or per_task or options.gres) then
+  local per_socket = options["gpus-per-socket"]
+  if not script or not (per_node or per_job or per_task or per_socket or options.gres) then
     return slurm.SUCCESS
   end
   local nodes = whole(options.nodes) or 1
   local minutes = minutes_of(options.time)
-  local verdict, reason, id = ask({
+  local answer, why = ask({
     script = script,
+    arguments = arguments_of(options),
+    environment = options.export ~= "NONE" and variables_of(script, os.getenv) or nil,
     nodes = nodes,
     tasks = tasks_of(options, nodes),
+    tasks_per_node = whole(options["ntasks-per-node"]),
+    component = (offset > 0 or has_components()) and offset or nil,
     tres_per_node = per_node and "gpu:" .. per_node or options.gres or "",
     tres_per_job = per_job and "gpu:" .. per_job or "",
     tres_per_task = per_task and "gpu:" .. per_task or "",
+    tres_per_socket = per_socket and "gpu:" .. per_socket or "",
     time_limit_minutes = minutes and minutes > 0 and minutes < MOST_MINUTES and minutes or nil,
   })
-  if not verdict then
-    unchecked(reason)
+  if not answer then
+    unchecked(why)
     return slurm.SUCCESS
   end
-  if id ~= "" then
-    options.comment = commented(options.comment, id)
+  if answer.id ~= "" or answer.why ~= "" then
+    options.comment = commented(options.comment, answer)
   end
-  if verdict == "warn" or verdict == "deny" then
-    slurm.log_error("traincost: %s: %s", verdict, reason)
-  end
-  return verdict == "deny" and slurm.ERROR or slurm.SUCCESS
+  return show(answer, slurm.log_error)
 end
 
 function slurm_cli_setup_defaults(options, early)
@@ -71,7 +93,7 @@ function slurm_cli_setup_defaults(options, early)
 end
 
 function slurm_cli_pre_submit(options, offset)
-  local done, code = pcall(judge, options)
+  local done, code = pcall(judge, options, offset)
   if not done then
     unchecked(tostring(code))
   end

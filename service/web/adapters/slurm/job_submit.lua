@@ -1,38 +1,59 @@
 
+local function given(number)
+  return number and number ~= slurm.NO_VAL and number ~= slurm.NO_VAL16 and number or nil
+end
+
+-- A number of at least one that was given.
+local function counted(number)
+  number = given(number)
+  return number and number > 0 and number or nil
+end
+
+-- Words after the script's name, as a list.
+local function arguments_of(job)
+  local words = {}
+  for place = 1, (given(job.argc) or 0) - 1 do
+    words[place] = job.argv[place]
+  end
+  return #words > 0 and words or nil
+end
+
 -- Whether the job may be queued; runs in slurmctld, for every job.
 local function judge(job)
-  local resources = (job.tres_per_node or "") .. (job.tres_per_job or "") .. (job.tres_per_task or "")
-  if not job.script or not string.find(resources, "gpu") then
+  local tres = {}
+  for _, name in ipairs({ "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }) do
+    tres[name] = job[name] or ""
+  end
+  if not job.script or not string.find(table.concat({ tres.tres_per_node, tres.tres_per_job, tres.tres_per_task,
+      tres.tres_per_socket }), "gpu") then
     return slurm.SUCCESS
   end
-  local asked = {
+  local minutes = counted(job.time_limit)
+  local answer, why = ask({
     script = job.script,
-    tres_per_node = job.tres_per_node or "",
-    tres_per_job = job.tres_per_job or "",
-    tres_per_task = job.tres_per_task or "",
-  }
-  if job.min_nodes ~= slurm.NO_VAL and job.min_nodes > 0 then
-    asked.nodes = job.min_nodes
-  end
-  if job.num_tasks ~= slurm.NO_VAL and job.num_tasks > 0 then
-    asked.tasks = job.num_tasks
-  end
-  if job.time_limit ~= slurm.NO_VAL and job.time_limit > 0 and job.time_limit < 16777216 then
-    asked.time_limit_minutes = job.time_limit
-  end
-  local verdict, reason, id = ask(asked)
-  if not verdict then
-    unchecked(reason)
+    arguments = arguments_of(job),
+    environment = variables_of(job.script, function(name)
+      return job.environment and job.environment[name]
+    end),
+    tres_per_node = tres.tres_per_node,
+    tres_per_job = tres.tres_per_job,
+    tres_per_task = tres.tres_per_task,
+    tres_per_socket = tres.tres_per_socket,
+    nodes = counted(job.min_nodes),
+    tasks = counted(job.num_tasks),
+    tasks_per_node = counted(job.ntasks_per_node),
+    component = given(job.het_job_offset),
+    time_limit_minutes = minutes and minutes < 16777216 and minutes or nil,
+  })
+  if not answer then
+    unchecked(why)
     return slurm.SUCCESS
   end
-  if id ~= "" then
-    job.comment = commented(job.comment, id)
-    job.admin_comment = commented(job.admin_comment, id) -- is kept by slurmdbd whatever AccountingStoreFlags says
+  if answer.id ~= "" or answer.why ~= "" then
+    job.comment = commented(job.comment, answer)
+    job.admin_comment = commented(job.admin_comment, answer) -- is kept by slurmdbd whatever AccountingStoreFlags says
   end
-  if verdict == "warn" or verdict == "deny" then
-    slurm.log_user("traincost: %s: %s", verdict, reason)
-  end
-  return verdict == "deny" and slurm.ERROR or slurm.SUCCESS
+  return show(answer, slurm.log_user)
 end
 
 function slurm_job_submit(job, partitions, user)
