@@ -10,7 +10,7 @@ from service.answers.names import Published
 from service.estimator.answer import Interval
 from service.estimator.question import Documented
 
-CheckVerdict = Literal["ok", "warn", "deny"]
+CheckVerdict = Literal["ok", "warn", "deny", "unknown"]
 
 MOST_FREE = 16
 """Free pools that one check evaluates. Source: a choice; a verdict has to come at once."""
@@ -41,7 +41,8 @@ class Check(Documented):
     id: str
     """Of the estimate behind it."""
     verdict: CheckVerdict
-    """deny: it runs out of memory. warn: it may, or it may exceed a limit, or a limit cannot be judged. ok: neither."""
+    """deny: it runs out of memory. warn: it may, or it may exceed a limit, or a limit cannot be judged. ok: neither.
+    unknown: a setting of the launcher's file changes the answer and is not understood, so this is not the job's."""
     reason: str
     """Why, in one line of at most 255 characters."""
     fits: bool
@@ -68,14 +69,11 @@ class Check(Documented):
     """Versions under which the answer holds."""
 
 
-JobVerdict = Literal["ok", "warn", "deny", "unknown"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCheck(Documented):
     """Answer to a scheduler."""
 
-    verdict: JobVerdict
+    verdict: CheckVerdict
     """unknown: the job is none that can be judged, so it is let through."""
     reason: str
     """Why, in one line of at most 255 characters."""

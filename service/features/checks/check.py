@@ -26,7 +26,8 @@ from service.validation.reading import field_names, warnings_of
 MOST_ALTERNATIVES = 8
 """Most alternatives of a check. Source: a choice; users read no more."""
 
-VERDICTS: tuple[CheckVerdict, ...] = ("ok", "warn", "deny")
+VERDICTS: tuple[CheckVerdict, ...] = ("ok", "warn")
+"""Verdicts of alternatives, best first."""
 
 OVER = "out_of_memory"
 """Verdict of an estimate that needs more memory than there is."""
@@ -175,15 +176,17 @@ def _check(request: schemas.ParsedCheck, catalogue: Catalogue, deadline: _Deadli
         found, memory=with_advice(found.memory, request.parsed.question, lambda: deadline.has_time(SHARE_OF_CHANGES))
     )
     memory = found.memory
-    verdict = _verdict(found, exceeded)
+    verdict, reason = _verdict(found, exceeded), _reason(found, exceeded)
+    if request.not_understood is not None:
+        verdict, reason = "unknown", request.not_understood
     alternatives: tuple[Alternative, ...] = ()
-    if verdict != "ok":
+    if verdict in {"warn", "deny"}:
         alternatives = _alternatives(request, catalogue, lambda: deadline.has_time(1), found.resolved, memory.changes)
     return Check(
         id=found.id,
         verdict=verdict,
-        reason=_reason(found, exceeded),
-        fits=fits(found.verdict),
+        reason=reason,
+        fits=verdict != "deny",
         oom_probability_fraction=memory.oom_probability_fraction,
         device_peak_bytes=memory.device_peak_bytes,
         usable_bytes=memory.usable_bytes,
@@ -192,7 +195,7 @@ def _check(request: schemas.ParsedCheck, catalogue: Catalogue, deadline: _Deadli
         warnings=(
             *request.warnings,
             *warnings_of(found.sources, catalogue),
-            *(() if verdict == "ok" or deadline.is_within(SHARE_OF_CHANGES) else (LEFT_OUT,)),
+            *(() if verdict in {"ok", "unknown"} or deadline.is_within(SHARE_OF_CHANGES) else (LEFT_OUT,)),
         ),
         sources=found.sources,
         versions=found.versions,

@@ -1,9 +1,9 @@
 """Verdicts for schedulers: of a Slurm job, of a script and of an object of Kubernetes."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
-from service.answers.checks import Check, JobCheck
+from service.answers.checks import Check, CheckVerdict, JobCheck
 from service.answers.exports import Imported
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
@@ -36,6 +36,8 @@ def check_scheduled(job: Scheduled, catalogue: Catalogue, keep: StoreQuestion) -
     try:
         launch = _launch(job)
         question, warnings = schemas.with_launch(question, launch), schemas.warnings_of_launch(launch)
+        if (reason := schemas.not_understood_text(launch)) is not None:
+            return _not_judged("unknown", reason, "not_understood", warnings)
     except Refused as refused:
         if not all(part in question for part in TRAINING):
             return _let_through("unknown", refused)
@@ -100,10 +102,13 @@ def check_manifest(manifest: Mapping[str, Any], catalogue: Catalogue, keep: Stor
         return _let_through("unknown", refused)
 
 
-def _let_through(verdict: Literal["warn", "unknown"], refused: Refused, warnings: tuple[str, ...] = ()) -> JobCheck:
+def _let_through(verdict: CheckVerdict, refused: Refused, warnings: tuple[str, ...] = ()) -> JobCheck:
     problem = refused.problems[0]
-    reason = single_line(f"not checked: {problem.message}; {problem.fix}")
-    return JobCheck(verdict=verdict, reason=reason, not_judged=problem.code, warnings=warnings, check=None)
+    return _not_judged(verdict, single_line(f"not checked: {problem.message}; {problem.fix}"), problem.code, warnings)
+
+
+def _not_judged(verdict: CheckVerdict, reason: str, code: str, warnings: tuple[str, ...]) -> JobCheck:
+    return JobCheck(verdict=verdict, reason=reason, not_judged=code, warnings=warnings, check=None)
 
 
 def as_lines(job_check: JobCheck) -> str:

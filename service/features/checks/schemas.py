@@ -173,6 +173,8 @@ class ParsedCheck:
     """Seconds within which the caller needs the verdict."""
     warnings: tuple[str, ...]
     """One warning that names settings of the launcher's file which the import does not know, if any."""
+    not_understood: str | None
+    """Reason for which the launcher's file gives no verdict: settings that change the answer and are not understood."""
 
 
 OTHER_FIELDS = ("limits", "launch", "free_pool", "deadline_seconds")
@@ -186,9 +188,11 @@ def read_check(body: Mapping[str, Any], catalogue: Catalogue) -> ParsedCheck:
     problems = Collector()
     question = {name: value for name, value in body.items() if name not in OTHER_FIELDS}
     warnings: tuple[str, ...] = ()
+    not_understood = None
     imported = None if body.get("launch") is None else problems.read(read_launch, body["launch"])
     if imported is not None:
         question, warnings = with_launch(question, imported), warnings_of_launch(imported)
+        not_understood = not_understood_text(imported)
     free_pool = problems.read(_free_pool, body.get("free_pool"), catalogue) or ()
     if free_pool and question.get("cluster") is None:
         question["cluster"], *others = free_pool
@@ -200,7 +204,7 @@ def read_check(body: Mapping[str, Any], catalogue: Catalogue) -> ParsedCheck:
     problems.refuse()
     if limits is None or options is None or parsed is None:
         raise AssertionError("a refused part is a problem")
-    return ParsedCheck(question, parsed, limits, free_pool, options.deadline_seconds, warnings)
+    return ParsedCheck(question, parsed, limits, free_pool, options.deadline_seconds, warnings, not_understood)
 
 
 def read_launch(value: object) -> Imported:
@@ -226,6 +230,12 @@ def warnings_of_launch(imported: Imported) -> tuple[str, ...]:
     """A warning that names settings which the import does not know, if there are any."""
     named = ", ".join(one.name for one in imported.unknown[:MOST_UNKNOWN])
     return (single_line(f"settings that are not known were passed over: {named}"),) if named else ()
+
+
+def not_understood_text(imported: Imported) -> str | None:
+    """A line that names settings which change the answer and are not understood; None without any."""
+    named = [f"{one.name} (line {one.line}): {one.why}" for one in imported.not_understood]
+    return single_line(f"not checked: the meaning of a setting is not modelled: {'; '.join(named)}") if named else None
 
 
 def _free_pool(value: object, catalogue: Catalogue) -> tuple[Any, ...]:

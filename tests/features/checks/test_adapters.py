@@ -169,10 +169,13 @@ def test_an_exported_script_is_judged_in_slurms_words(ask: Ask) -> None:
 
 def test_what_slurm_cannot_tell_is_unknown_and_says_why(ask: Ask) -> None:
     script = ask("POST", "/v1/exports/sbatch", json=FITS).json()["content"]
+    settings = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}, "amp": {"enabled": true}}'
+    odd = f"cat > ds.json <<'END'\n{settings}\nEND\ndeepspeed train.py --deepspeed ds.json\n"
     components = script.replace("#SBATCH --exclusive\n", "#SBATCH --exclusive\n#SBATCH hetjob\n#SBATCH --nodes=2\n")
     for job, code, why in [
         ({"script": "hostname", "tres_per_node": "gpu:8"}, "no_training", "starts no training"),
         ({"script": script, "tres_per_node": "cpu:8"}, "no_gpus", "no GPU"),
+        ({"script": odd, "tres_per_node": "gpu:h100:8"}, "not_understood", "amp.enabled"),
         ({"script": script, "tres_per_socket": "gpu:4"}, "gpus_per_socket", "each socket"),
         ({"script": script, "tres_per_node": "gpu:8", "component": 0}, "heterogeneous", "submitted apart"),
         ({"script": components, "tres_per_node": "gpu:8"}, "heterogeneous", "submitted apart"),

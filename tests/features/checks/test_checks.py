@@ -174,6 +174,18 @@ def test_what_the_caller_says_counts_more_than_the_launcher(catalogue: Catalogue
     assert "warp-drive" in warning
 
 
+@pytest.mark.parametrize("model", ["llama-3.2-1b", "llama-3.1-405b"])
+def test_a_setting_that_changes_the_answer_and_is_not_understood_gives_no_verdict(
+    model: str, body: Body, catalogue: Catalogue
+) -> None:
+    content = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}, "amp": {"enabled": true}}'
+    body |= {"model": model, "layout": {}, "launch": {"format": "deepspeed", "content": content}}
+    found = check(body, catalogue)
+    assert (found.verdict, found.fits, found.alternatives) == ("unknown", True, ())
+    assert "amp.enabled (line 1)" in found.reason
+    assert one_line(found)
+
+
 def test_a_launchers_wrong_value_is_told_with_its_place(body: Body, catalogue: Catalogue) -> None:
     body["launch"] = {"format": "megatron-lm", "content": "--seq-length many"}
     assert refusal(body, catalogue) == [("launch.content", "not_a_whole_number")]
