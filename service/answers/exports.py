@@ -122,6 +122,15 @@ class Imported(Documented):
     """The same of the layout."""
     unknown: tuple[UnknownSetting, ...]
     """Settings that are not known, at most 200."""
+    accumulation_steps: int | None
+    """Micro-batches in one optimizer step, where the file leaves the number of replicas open: global_batch is
+    micro_batch x this x data."""
+    training_steps: int | None
+    """Optimizer steps of the run, where the file leaves its batch open: training_tokens is this x global_batch x
+    sequence_length."""
+    shard_groups: int | None
+    """Groups of replicas that each shard by themselves, where the file leaves the number of replicas open: shard_group
+    is data x context / this."""
     understood: tuple[str, ...]
     """Names of the settings that model, recipe and layout were read from, at most 200."""
     without_effect: tuple[ExplainedSetting, ...]

@@ -1,5 +1,6 @@
 """Drafts: what a file says of a question, and the fate of each of its settings."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,6 +14,14 @@ Fate = Literal["understood", "without_effect", "not_understood", "unknown"]
 
 FAMILY = "*"
 """End of a name in a table that stands for every setting whose name begins so."""
+
+
+_TELLING = re.compile(
+    r"expert|moe|shard|fsdp|zero|parallel|recompute|activation.?checkpoint|checkpoint.?activation|gradient.?checkpoint"
+    r"|fp8|fp4|float8|int8|quant|lora|adapter|offload|precision|dtype|bf16|fp16|batch|seq.?len|stage|accumulat",
+    re.IGNORECASE,
+)
+"""Names of settings that change memory or time, whatever tool has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,8 @@ class Fates:
                 return Setting(entry, "without_effect", self.without_effect[name])
             if name in self.not_understood:
                 return _with_effect(entry, self.not_understood[name])
+        if _TELLING.search(entry.name):
+            return Setting(entry, "not_understood", "no known release has it, and its name is about memory or time")
         return Setting(entry, "unknown")
 
     def _names(self, name: str) -> Iterator[str]:
@@ -99,7 +110,9 @@ class Draft:
     accumulation_steps: int | None = None
     """Micro-batches in one optimizer step, where the file leaves the replicas open and with them a batch."""
     training_steps: int | None = None
-    """Optimizer steps of the run, where the file leaves the batch or the length of sequences open."""
+    """Optimizer steps of the run, where the file counts no tokens."""
+    shard_groups: int | None = None
+    """Groups of replicas that each shard by themselves, where the file leaves the replicas open."""
 
     def get(self, name: str, default: Any = None) -> Any:
         return self.settings.get(name, default)
@@ -109,16 +122,14 @@ class Draft:
         return [one for one in self.fates.values() if one.fate == fate]
 
     def not_understood(self, name: str, why: str) -> None:
-        """Mark a setting as not understood at its value, if the file gives it."""
-        self._mark(name, "not_understood", why)
+        """Mark a setting as not understood at its value, or at its default where the file leaves it out."""
+        entry = self.fates[name].entry if name in self.fates else Entry(name, None, Place(1, 1))
+        self.fates[name] = Setting(entry, "not_understood", why)
 
     def without_effect(self, name: str, why: str) -> None:
         """Mark a setting as without effect beside the others, if the file gives it."""
-        self._mark(name, "without_effect", why)
-
-    def _mark(self, name: str, fate: Fate, why: str) -> None:
         if name in self.fates:
-            self.fates[name] = Setting(self.fates[name].entry, fate, why)
+            self.fates[name] = Setting(self.fates[name].entry, "without_effect", why)
 
     def chosen(self, name: str, choices: Mapping[Any, Any], default: Any) -> Any:
         """The field's value for the value of a setting."""

@@ -35,7 +35,7 @@ def check_scheduled(job: Scheduled, catalogue: Catalogue, keep: StoreQuestion) -
     question = {name: job.overrides[name] for name in PARTS if name in job.overrides}
     try:
         launch = _launch(job)
-        question, warnings = schemas.with_launch(question, launch), schemas.warnings_of_launch(launch)
+        question, warnings = schemas.with_launch(question, launch, job.gpus), schemas.warnings_of_launch(launch)
         if (reason := schemas.not_understood_text(launch)) is not None:
             return _not_judged("unknown", reason, "not_understood", warnings)
     except Refused as refused:

@@ -15,7 +15,7 @@ from service.answers.exports import Imported
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.estimator.question import DESCRIBED, Strict
-from service.features.exports.exports import import_file
+from service.features.exports.exports import import_file, with_replicas
 from service.formats.launchers.slurm import SlurmJob
 from service.formats.program import SCRIPT_FORMAT, training_in
 from service.formats.text import LONGEST_FILE_BYTES
@@ -217,13 +217,18 @@ def read_launch(value: object) -> Imported:
         raise refused_at("launch", refused) from None
 
 
-def with_launch(question: Mapping[str, Any], imported: Imported) -> dict[str, Any]:
-    """A question with its gaps filled from an import."""
+def with_launch(question: Mapping[str, Any], imported: Imported, gpus: int | None = None) -> dict[str, Any]:
+    """A question with its gaps filled from an import, for a job's number of GPUs or else that of its cluster."""
     parts = {"model": imported.model, "recipe": dict(imported.recipe), "layout": dict(imported.layout)}
     filled = {
         name: apply_merge_patch(value, question[name]) if name in question else value for name, value in parts.items()
     }
-    return {**question, **{name: value for name, value in filled.items() if value is not None}}
+    found = {**question, **{name: value for name, value in filled.items() if value is not None}}
+    recipe, layout, cluster = found["recipe"], found["layout"], question.get("cluster")
+    if isinstance(recipe, Mapping) and isinstance(layout, Mapping):
+        of_cluster = cluster.get("gpus") if isinstance(cluster, Mapping) else None
+        found["recipe"], found["layout"] = with_replicas(imported, recipe, layout, gpus or of_cluster)
+    return found
 
 
 def warnings_of_launch(imported: Imported) -> tuple[str, ...]:

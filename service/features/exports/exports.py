@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
+from math import prod
 from typing import Any
 
 from service.answers.exports import (
@@ -18,7 +19,7 @@ from service.errors import NotFound, Problem, Refused
 from service.estimator.question import Layout, Model, Recipe
 from service.estimator.resolve import resolve
 from service.formats.drafts import Draft, Fate, Setting
-from service.formats.rules import ExportRequest, Target
+from service.formats.rules import LARGEST, ExportRequest, Target
 from service.formats.targets import FORMATS, TARGETS
 from service.formats.text import LONGEST_FILE_BYTES
 from service.text_bounds import FIELD
@@ -101,6 +102,9 @@ def import_file(name: str, text: str) -> Imported:
         recipe=draft.recipe,
         layout=draft.layout,
         unknown=unknown,
+        accumulation_steps=draft.accumulation_steps,
+        training_steps=draft.training_steps,
+        shard_groups=draft.shard_groups,
         understood=tuple(one.entry.name for one in draft.of("understood")[:MOST_LISTED]),
         without_effect=_with_reasons(draft, "without_effect"),
         not_understood=_with_reasons(draft, "not_understood"),
@@ -116,6 +120,34 @@ def _with_reasons(draft: Draft, fate: Fate) -> tuple[ExplainedSetting, ...]:
 def _placed(setting: Setting) -> dict[str, Any]:
     entry = setting.entry
     return {"name": entry.name[:LONGEST_NAME], "line": entry.place.line, "column": entry.place.column}
+
+
+def with_replicas(
+    imported: Imported, recipe: Mapping[str, Any], layout: Mapping[str, Any], gpus: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Recipe and layout with what the file counts in replicas, for a number of GPUs; a stated value stays."""
+    recipe, layout = dict(recipe), dict(layout)
+    ranks = [layout.get(axis) or 1 for axis in ("tensor", "context", "pipeline")]
+    counts = [layout.get("data"), *(recipe.get(name) for name in ("micro_batch", "global_batch", "sequence_length"))]
+    if not all(_is_count(count) for count in (gpus, *ranks, *filter(None, counts))):
+        return recipe, layout
+    data, micro, batch, length = counts
+    data = data or gpus // prod(ranks)
+    accumulated = data * (imported.accumulation_steps or 1)
+    if imported.accumulation_steps and "global_batch_tokens" not in recipe:
+        if batch is None:
+            recipe["global_batch"] = batch = (micro or 1) * accumulated
+        elif micro is None and accumulated and batch >= accumulated:
+            recipe["micro_batch"] = batch // accumulated
+    if imported.training_steps and batch and length:
+        recipe.setdefault("training_tokens", float(imported.training_steps * batch * length))
+    if imported.shard_groups and data >= imported.shard_groups:
+        layout.setdefault("shard_group", data * ranks[1] // imported.shard_groups)
+    return recipe, layout
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and 0 < value <= LARGEST
 
 
 def _refuse_wrong_values(draft: Draft) -> None:

@@ -256,7 +256,7 @@ def _put_replicas(draft: drafts.Draft, *, sharded: bool) -> None:
     policy = draft.get(f"{_FSDP}auto_wrap_policy", "NO_WRAP")
     if sharded and policy != "TRANSFORMER_BASED_WRAP":
         why = "weights are gathered in other parts than layers, all at once where no fsdp_auto_wrap_policy is named"
-        draft.not_understood(f"{_FSDP}auto_wrap_policy" if policy != "NO_WRAP" else _SHARDED, why)
+        draft.not_understood(f"{_FSDP}auto_wrap_policy", why)
 
 
 def _put_strategy(draft: drafts.Draft) -> None:

@@ -161,7 +161,7 @@ def _offloaded(draft: drafts.Draft) -> str:
         if draft.get(name) == "nvme":
             draft.not_understood(name, "what is offloaded is on a disk, whose speed is not modelled")
     if weights and not states:
-        for name in (_WEIGHTS_DEVICE, f"{_ZERO}cpu_offload_param"):
+        for name in draft.fates.keys() & {_WEIGHTS_DEVICE, f"{_ZERO}cpu_offload_param"}:
             draft.not_understood(name, "weights are in host memory, and the optimizer's states are not")
     threshold = f"{_ZERO}stage3_param_persistence_threshold"
     if (draft.get(threshold) or 0) > _MOST_PERSISTENT:

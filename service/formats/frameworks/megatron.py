@@ -13,6 +13,7 @@ from typing import Any
 
 from service.calibration.tables import NotExpressible
 from service.estimator.complete import CompleteQuestion
+from service.estimator.degrees import WEIGHTS
 from service.estimator.question import Model
 from service.estimator.software.stacks import implementation_of, software_of
 from service.formats import drafts, rules
@@ -169,6 +170,9 @@ _RUN = re.compile(r"\[([01])\]\*(\d{1,4})")
 
 MOST_LAYERS = 2048
 
+_RAMP, _MOST_DIGITS = 3, 14
+"""Numbers of a rising batch, and digits of each."""
+
 
 def put_model(draft: drafts.Draft) -> bool:
     """Set the draft's model if the arguments state it, and return whether it has experts."""
@@ -180,7 +184,11 @@ def put_model(draft: drafts.Draft) -> bool:
         return sparse
     stated = draft.fields_of(MODEL_RULES, "model")
     model = {field: value for field, value in stated.items() if value or value is False or field in _REQUIRED}
-    model["intermediate_size"] = draft.get("ffn-hidden-size", 4 * model["hidden_size"])
+    if draft.get("quick-geglu"):
+        model["gated_mlp"] = True
+    model["intermediate_size"] = draft.get("ffn-hidden-size") or _usual_mlp_width(draft, model["hidden_size"])
+    if padded := draft.get("padded-vocab-size"):
+        model["vocab_size"] = padded
     if draft.get("group-query-attention"):
         model["num_key_value_heads"] = draft.get("num-query-groups", 1)
     biased = not draft.get("disable-bias-linear")
@@ -200,7 +208,26 @@ def put_model(draft: drafts.Draft) -> bool:
     return sparse
 
 
+def _usual_mlp_width(draft: drafts.Draft, hidden: int) -> int:
+    """Width of the MLP without ffn-hidden-size: two thirds where swiglu gates it, so that parameters are as many."""
+    return int((4 * hidden * 2 / 3) / 64) * 64 if draft.get("swiglu") else 4 * hidden
+
+
+def _put_latent_attention(draft: drafts.Draft, model: dict[str, Any]) -> None:
+    """Sizes of latent attention with their defaults, or none of them where it is off."""
+    names = [path.removeprefix("model.") for path in ("model.kv_lora_rank", *_LATENT_ATTENTION)]
+    if not draft.get("multi-latent-attention"):
+        for name in names:
+            if model.pop(name, None) is not None:
+                option = rules.options_of(MODEL_RULES)[f"model.{name}"].name
+                draft.without_effect(option, "it applies to latent attention, which is off")
+        return
+    usual = {"kv_lora_rank": 32, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+    model.update(usual | {name: model[name] for name in names if name in model})
+
+
 def _put_attention(draft: drafts.Draft, model: dict[str, Any]) -> None:
+    _put_latent_attention(draft, model)
     kind = draft.get("position-embedding-type", "learned_absolute")
     rows = draft.get("max-position-embeddings", draft.get("seq-length", 0))
     learned = kind == "learned_absolute" and not draft.get("use-rotary-position-embeddings")
@@ -540,13 +567,15 @@ def read_megatron(entries: Sequence[Entry]) -> drafts.Draft:
     _put_stages(draft)
     _put_recipe(draft)
     _put_precision(draft)
-    granularity = draft.get("recompute-granularity", "selective" if draft.get("recompute-activations") else "none")
+    selects = draft.get("recompute-activations") or draft.get("moe-layer-recompute")
+    granularity = draft.get("recompute-granularity", "selective" if selects else "none")
     recompute: dict[str, Any] = {"granularity": granularity}
     if granularity == "full":
         recompute["method"] = draft.get("recompute-method", "uniform")
         recompute["layers"] = draft.get("recompute-num-layers", 1)
     elif granularity == "selective":
-        recompute["modules"] = list(draft.get("recompute-modules", ("core_attn",)))
+        modules = draft.get("recompute-modules", ("core_attn",))
+        recompute["modules"] = list(dict.fromkeys((*modules, *(("moe",) if draft.get("moe-layer-recompute") else ()))))
     draft.recipe["recompute"] = recompute if granularity != "none" else "none"
     _put_software(draft, sparse=sparse)
     draft.assumptions.append("the number of processes is not in the arguments: data follows from the cluster's gpus")
@@ -563,6 +592,11 @@ def _put_layout(draft: drafts.Draft, *, sparse: bool) -> None:
     stage = draft.chosen("data-parallel-sharding-strategy", SHARDING, "optim_grads_params")
     sharded = int(draft.get("use-distributed-optimizer", False))
     layout["zero_stage"] = stage if draft.get("use-megatron-fsdp") else sharded
+    if draft.get("use-torch-fsdp2"):
+        layout["zero_stage"] = WEIGHTS
+        layout["reshard_after_forward"] = not draft.get("torch-fsdp2-no-reshard-after-forward")
+    if not draft.get("use-megatron-fsdp"):
+        draft.without_effect("data-parallel-sharding-strategy", "it applies to Megatron-FSDP, which is off")
     layout["sequence_parallel"] &= layout["tensor"] > 1
     if layout["context"] > 1:
         layout["context_method"] = draft.chosen("cp-comm-type", CONTEXT_METHODS, "p2p")
@@ -570,9 +604,10 @@ def _put_layout(draft: drafts.Draft, *, sparse: bool) -> None:
     kind = "optimizer-and-activations" if optimizer and activations else "activations"
     states = "optimizer" if draft.get("use-precision-aware-optimizer") else "moments"
     layout["offload"] = kind if activations else states if optimizer else "none"
-    if draft.get("num-distributed-optimizer-instances", 1) > 1:
-        note = "num-distributed-optimizer-instances divides the replicas: set shard_group to replicas over it"
-        draft.assumptions.append(note)
+    if activations and {*draft.get("offload-modules", _OFFLOADED)} != {*_OFFLOADED}:
+        draft.not_understood("offload-modules", f"activations of other modules than {', '.join(_OFFLOADED)} are kept")
+    if draft.get("num-distributed-optimizer-instances", 1) > 1 and layout["zero_stage"] > 0:
+        draft.shard_groups = draft.get("num-distributed-optimizer-instances")
 
 
 def _put_stages(draft: drafts.Draft) -> None:
@@ -588,8 +623,27 @@ def _put_stages(draft: drafts.Draft) -> None:
         except NotExpressible:
             fix = "write E, t, m, L and bars, as many parts as stages times chunks"
             raise draft.wrong(option, "not_a_layout", "is no layout of the stages", fix) from None
+    _put_ends(draft)
     if not layout.get("virtual_group") or layout["virtual_pipeline"] <= 1:
         layout.pop("virtual_group", None)
+
+
+def _put_ends(draft: drafts.Draft) -> None:
+    """Layers of each stage where the first or the last has a number of its own."""
+    names = [f"decoder-{end}-pipeline-num-layers" for end in ("first", "last")]
+    first, last = (draft.get(name) for name in names)
+    layout, layers = draft.layout, draft.get("num-layers")
+    given = names[0] if first is not None else names[1]
+    if first is None and last is None:
+        return
+    if layout["virtual_pipeline"] > 1 or layers is None:
+        draft.not_understood(given, "the stages at the ends hold other numbers of layers")
+        return
+    try:
+        layout["stage_layers"] = list(layers_with_ends(layers, layout["pipeline"], first, last))
+    except NotExpressible:
+        fix = "leave the stages between as many layers each"
+        raise draft.wrong(given, "layers_split", "leaves layers that no even split fits", fix) from None
 
 
 def _put_recipe(draft: drafts.Draft) -> None:
@@ -600,7 +654,34 @@ def _put_recipe(draft: drafts.Draft) -> None:
         recipe["training_tokens"] = float(draft.get("train-samples") * length)
     elif length and batch and "train-iters" in draft.settings:
         recipe["training_tokens"] = float(draft.get("train-iters") * batch * length)
+    else:
+        draft.training_steps = draft.get("train-iters")
+    if not batch:
+        draft.accumulation_steps = 1
+    if "padded-vocab-size" in draft.settings or draft.get("no-pad-vocab-size") or draft.get("disable-pad-vocab-size"):
+        recipe["vocabulary_multiple"] = 1
+    if recipe["optimizer"] == "sgd-momentum" and draft.get("sgd-momentum", 0.9) == 0:
+        recipe["optimizer"] = "sgd"
+    _put_ramp(draft)
     recipe["dropout_fraction"] = max(draft.get("attention-dropout", 0.1), draft.get("hidden-dropout", 0.1))
+
+
+def _put_ramp(draft: drafts.Draft) -> None:
+    """The stage of the run in which the batch rises: its first size, what it grows by, and samples of the stage."""
+    name, recipe = "rampup-batch-size", draft.recipe
+    if name not in draft.settings:
+        return
+    numbers = [int(word) for word in draft.get(name) if str(word).isdecimal() and len(str(word)) < _MOST_DIGITS]
+    if len(numbers) != len(draft.get(name)) or len(numbers) != _RAMP:
+        fix = "give the first batch, what it grows by, and the samples of the ramp"
+        raise draft.wrong(name, "not_a_ramp", "is not three whole numbers", fix)
+    first, increment, samples = numbers
+    length, batch = recipe.get("sequence_length"), recipe.get("global_batch")
+    if not length or not batch or samples * length >= recipe.get("training_tokens", 0):
+        draft.not_understood(name, "the batch rises over a run whose tokens are not in the arguments")
+        return
+    stage = {"until_tokens": float(samples * length), "global_batch": first}
+    recipe["stages"] = [stage | {"final_global_batch": batch, "batch_increment": increment}]
 
 
 def _put_precision(draft: drafts.Draft) -> None:
@@ -617,13 +698,16 @@ def _put_precision(draft: drafts.Draft) -> None:
         for name, option in (("moment_dtype", "exp-avg-dtype"), ("master_dtype", "main-params-dtype")):
             if option in draft.settings:
                 recipe[name] = draft.chosen(option, DTYPES, "fp32")
+        if draft.get("exp-avg-sq-dtype", "fp32") != draft.get("exp-avg-dtype", "fp32"):
+            for option in draft.fates.keys() & {"exp-avg-dtype", "exp-avg-sq-dtype"}:
+                draft.not_understood(option, "the two moments are in different formats")
 
 
 def _put_software(draft: drafts.Draft, *, sparse: bool) -> None:
     stack = {"name": "megatron-core", **draft.fields_of(RULES, "recipe.stack")}
     fused = draft.chosen("cross-entropy-fusion-impl", FUSED_LOSSES, "native")
     stack["cross_entropy"] = fused if draft.get("cross-entropy-loss-fusion") else "vocab-parallel"
-    stack["cuda_graphs"] = draft.get("cuda-graph-impl", "none") == "full_iteration"
+    stack["cuda_graphs"] = _captures_steps(draft)
     if sparse:
         choices = rules.options_of(RULES)["recipe.stack.dispatcher"].choices
         stack["dispatcher"] = draft.chosen("moe-token-dispatcher-type", choices, "allgather")
@@ -633,6 +717,25 @@ def _put_software(draft: drafts.Draft, *, sparse: bool) -> None:
     kernels = {"auto": "flash", "flash": flash, "fused": "cudnn", "unfused": "eager", "local": "eager"}
     own = stack["implementation"] == "local" and not draft.get("use-flash-attn")
     draft.recipe["attention"] = draft.chosen("attention-backend", kernels, "local" if own else "auto")
+
+    if draft.recipe["attention"] != "eager":
+        for name in ("no-masked-softmax-fusion", "attention-softmax-in-fp32"):
+            draft.without_effect(name, "the softmax runs inside the attention kernel")
+    elif draft.get("no-masked-softmax-fusion"):
+        draft.not_understood("no-masked-softmax-fusion", "scores are scaled, masked and normed one by one")
+
+
+def _captures_steps(draft: drafts.Draft) -> bool:
+    """Whether whole steps are captured as graphs; graphs of layers are marked as not understood."""
+    older = {"enable-cuda-graph": "local", "external-cuda-graph": "transformer_engine"}
+    named = next((kind for name, kind in older.items() if draft.get(name)), "none")
+    kind = draft.get("cuda-graph-impl", named)
+    scopes = {*draft.get("cuda-graph-scope", ()), *draft.get("cuda-graph-modules", ())}
+    if kind in ("none", "full_iteration") or (kind == "local" and "full_iteration" in scopes):
+        return bool(kind != "none")
+    for name in draft.fates.keys() & {"cuda-graph-impl", *older}:
+        draft.not_understood(name, "layers are captured as graphs, with memory of their own")
+    return False
 
 
 MEGATRON_LM = rules.training_target(

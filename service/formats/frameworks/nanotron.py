@@ -117,6 +117,8 @@ def _sequence_parallel(value: Any, question: CompleteQuestion) -> rules.Written:
 
 _MEBIBYTE = 1 << 20
 
+_PAIR = 2
+
 
 def _weight_bytes(precision: str) -> int:
     """Bytes of a weight, and so of a gradient in a bucket."""
@@ -175,7 +177,19 @@ def read_nanotron(entries: Sequence[Entry]) -> drafts.Draft:
     draft.layout["sequence_parallel"] = split and draft.layout["tensor"] > 1
     _put_recipe(draft)
     _put_model(draft)
+    stages = draft.fates.get("data_stages")
+    if stages and _lengths(stages.entry.value) - {draft.get("tokens.sequence_length")}:
+        draft.not_understood("data_stages", "a stage of the data has sequences of another length")
     return draft
+
+
+def _lengths(value: Any) -> set[Any]:
+    """Lengths of sequences that a list of stages names."""
+    if not isinstance(value, tuple):
+        return set()
+    if len(value) == _PAIR and value[0] == "sequence_length":
+        return {value[1]} - {None}
+    return {length for inner in value for length in _lengths(inner)}
 
 
 def _put_recipe(draft: drafts.Draft) -> None:
@@ -183,7 +197,9 @@ def _put_recipe(draft: drafts.Draft) -> None:
     recipe |= {"stack": {"name": "nanotron"}, **draft.fields_of(RULES, "recipe")}
     steps = draft.get("tokens.batch_accumulation_per_replica", 1)
     recipe["global_batch"] = recipe["micro_batch"] * steps * draft.layout["data"]
-    if "sequence_length" in recipe and "tokens.train_steps" in draft.settings:
+    if "sequence_length" not in recipe:
+        draft.training_steps = draft.get("tokens.train_steps")
+    elif "tokens.train_steps" in draft.settings:
         tokens = draft.get("tokens.train_steps") * recipe["global_batch"] * recipe["sequence_length"]
         recipe["training_tokens"] = float(tokens)
     dtypes = {"float32": "fp32", "float16": "fp16-pure", "bfloat16": "bf16-pure"}
@@ -204,6 +220,7 @@ def _put_model(draft: drafts.Draft) -> None:
         draft.assumptions.append(f"no model: the file does not say {', '.join(missing)}")
         return
     model["attention_out_bias"] = False
+    model.setdefault("intermediate_size", 11008)
     if f"{_MODEL}sliding_window_size" in draft.settings:
         model["sliding_window"] = draft.get(f"{_MODEL}sliding_window_size")
     if draft.get(f"{_EXPERTS}num_experts"):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.estimator.complete import CompleteQuestion
+from service.estimator.degrees import WEIGHTS
 from service.estimator.question import Model
 from service.estimator.software.stacks import software_of
 from service.formats import drafts, rules
@@ -374,7 +375,9 @@ def read_torchtitan(entries: Sequence[Entry]) -> drafts.Draft:
     known = next((row for row in REGISTERED if (row.module, row.flavor) == named), None)
     _put_stages(draft, known)
     _put_batch(draft)
-    _put_numbers(draft)
+    _put_recompute(draft, known)
+    _put_precision(draft)
+    _put_software(draft)
     draft.model = None if known is None else known.slug
     if known is None:
         draft.assumptions.append("no model: its sizes are in torchtitan's registry, under a name not known here")
@@ -388,15 +391,14 @@ def _put_replicas(draft: drafts.Draft) -> None:
     layout["zero_stage"] = 0 if shards == 1 and layout["context"] == 1 else 3
     if shards > 0:
         layout["data"] = replicas * shards
-        if layout["zero_stage"] == 3:
+        if layout["zero_stage"] == WEIGHTS:
             layout["shard_group"] = shards * layout["context"]
     else:
         draft.assumptions.append("data_parallel_shard_degree is what is left: data follows from the cluster's gpus")
-        if replicas > 1:
-            draft.assumptions.append("weights are held by several groups of replicas: set shard_group")
+        draft.shard_groups = replicas if replicas > 1 else None
     kinds = {"always": True, "never": False, "default": layout["pipeline"] == 1}
     reshard = draft.chosen("parallelism.fsdp_reshard_after_forward", kinds, "default")
-    layout["reshard_after_forward"] = reshard and layout["zero_stage"] == 3
+    layout["reshard_after_forward"] = reshard and layout["zero_stage"] == WEIGHTS
     if layout["context"] > 1:
         name = "parallelism.context_parallel_rotate_method"
         layout["context_method"] = draft.chosen(name, _ROTATIONS, "allgather")
@@ -410,8 +412,11 @@ def _put_stages(draft: drafts.Draft, known: RegisteredModel | None) -> None:
         return
     names = {name: field for field, name in SCHEDULES.items()}
     layout["schedule"] = draft.chosen("parallelism.pipeline_parallel_schedule", names, "1F1B")
-    layout["embedding_in_split"] = draft.get("parallelism.pipeline_parallel_first_stage_less_layers", 1) > 0
-    layout["loss_in_split"] = draft.get("parallelism.pipeline_parallel_last_stage_less_layers", 1) > 0
+    for field, end in (("embedding_in_split", "first"), ("loss_in_split", "last")):
+        name = f"parallelism.pipeline_parallel_{end}_stage_less_layers"
+        layout[field] = draft.get(name, 1) > 0
+        if draft.get(name, 1) > 1:
+            draft.not_understood(name, "an end of the model counts as several layers")
     chunks = draft.get("parallelism.module_fqns_per_model_part")
     if chunks:
         layout["stage_layers"] = [_layers(chunk) for chunk in chunks]
@@ -419,12 +424,13 @@ def _put_stages(draft: drafts.Draft, known: RegisteredModel | None) -> None:
         layout["virtual_pipeline"] = max(1, len(chunks) // layout["pipeline"])
     elif layout["schedule"] == "interleaved-1f1b":
         layout["virtual_pipeline"] = 2
-        each = draft.get("parallelism.pipeline_parallel_layers_per_stage")
+        name = "parallelism.pipeline_parallel_layers_per_stage"
+        each = draft.get(name)
         if each and known:
             ends = layout["embedding_in_split"] + layout["loss_in_split"]
             layout["virtual_pipeline"] = max(1, (known.sizes[0] + ends) // (each * layout["pipeline"]))
         elif each:
-            draft.assumptions.append("2 chunks a stage: more follow from the model's layers, which are not known here")
+            draft.not_understood(name, "the chunks of a stage follow from the model's layers, which are not known here")
 
 
 def _layers(chunk: Any) -> int:
@@ -442,28 +448,75 @@ def _put_batch(draft: drafts.Draft) -> None:
         recipe["global_batch"] = whole_batch
     elif "data" in layout:
         recipe["global_batch"] = local * layout["data"]
+    else:
+        draft.accumulation_steps = max(1, local // max(1, recipe["micro_batch"]))
     if "global_batch" in recipe and "training.steps" in draft.settings:
         tokens = draft.get("training.steps") * recipe["global_batch"] * recipe["sequence_length"]
         recipe["training_tokens"] = float(tokens)
-    mode = draft.get("activation_checkpoint.mode", "selective")
-    if mode == "selective":
-        option = draft.get("activation_checkpoint.selective_ac_option", "2")
-        if option != "op":
-            draft.assumptions.append("selective_ac_option counts layers; recompute by operation is assumed")
-        recipe["recompute"] = {"granularity": "selective", "modules": ["op"]}
     else:
-        recipe["recompute"] = draft.chosen("activation_checkpoint.mode", {"full": "full", "none": "none"}, "none")
+        draft.training_steps = draft.get("training.steps")
+    checked = draft.get("validation.local_batch_size", 8) * draft.get("validation.seq_len", 2048)
+    if draft.get("validation.enable") and checked > recipe["micro_batch"] * recipe["sequence_length"]:
+        draft.not_understood("validation.enable", "validation works on more tokens at once than training")
 
 
-def _put_numbers(draft: drafts.Draft) -> None:
-    recipe = draft.recipe
-    dtypes = {"bfloat16": "bf16", "float32": "fp32"}
-    mixed = "bf16-mixed" if draft.chosen("training.mixed_precision_param", dtypes, "bfloat16") == "bf16" else "fp32"
-    recipe["precision"] = "bf16-pure" if draft.chosen("training.dtype", dtypes, "float32") == "bf16" else mixed
+def _put_recompute(draft: drafts.Draft, known: RegisteredModel | None) -> None:
+    """Recompute by operation, of every layer, or of every n-th layer: as much as a block of so many layers."""
+    mode, option = "activation_checkpoint.mode", "activation_checkpoint.selective_ac_option"
+    every = draft.get(option, "2")
+    recompute: Any = draft.get(mode, "selective")
+    if recompute == "memory_budget":
+        draft.not_understood(mode, "the compiler chooses what is computed again")
+    elif recompute not in ("full", "none"):
+        recompute = draft.chosen(mode, {"selective": "full"}, "selective")
+        if every == "op":
+            recompute = {"granularity": "selective", "modules": ["op"]}
+        elif not every.isdecimal() or len(every) > _MOST_DIGITS:
+            raise draft.wrong(option, "not_a_choice", "is neither op nor a number of layers", "use op, or 2")
+        elif int(every) > 1 and known and draft.layout["pipeline"] == 1:
+            recompute = {"granularity": "full", "method": "block", "layers": known.sizes[0] // int(every)}
+        elif int(every) > 1:
+            draft.not_understood(option, f"one of {every} layers is computed again, of a number not known here")
+    draft.recipe["recompute"] = "none" if recompute == "memory_budget" else recompute
+
+
+_MOST_DIGITS = 4
+
+_IN_FEW_BITS = {"tensorwise": "fp8-tensorwise", "mxfp8_cublas": "mxfp8", "mxfp8_cublas_rceil": "mxfp8"}
+"""Precisions by the recipe of a converter."""
+
+
+def _put_precision(draft: drafts.Draft) -> None:
+    layout, dtypes = draft.layout, {"bfloat16": "bf16", "float32": "fp32"}
+    casts = draft.chosen("training.mixed_precision_param", dtypes, "bfloat16") == "bf16"
+    if layout["zero_stage"] == 0 and layout["tensor"] * layout["pipeline"] > 1:
+        casts = False  # only fully_shard and replicas alone cast
+    pure = draft.chosen("training.dtype", dtypes, "float32") == "bf16"
+    precision = "bf16-pure" if pure else "bf16-mixed" if casts else "fp32"
+    for converter in draft.get("model.converters", ()):
+        kind = str(converter).removeprefix("quantize.linear.")
+        recipe = f"quantize.linear.{kind}.recipe_name"
+        usual = {"float8": "tensorwise", "mx": "mxfp8_cublas"}.get(kind, "")
+        found = _IN_FEW_BITS.get(draft.get(recipe, usual))
+        if found is None or precision != "bf16-mixed":
+            name = recipe if recipe in draft.settings else "model.converters"
+            draft.not_understood(name, "products are in few bits by a recipe that is not modelled")
+        else:
+            precision = found
+    draft.recipe["precision"] = precision
+
+
+def _put_software(draft: drafts.Draft) -> None:
     parts = draft.get("compile.components", ("model", "loss")) if draft.get("compile.enable") else ()
-    recipe["stack"] = {
+    draft.recipe["stack"] = {
         "name": "torchtitan",
         "implementation": "compiled" if "model" in parts else "eager",
         "cross_entropy": "compiled" if "loss" in parts else "eager",
         **draft.fields_of(RULES["0.2"], "recipe.stack"),
     }
+    if draft.get("optimizer.early_step_in_backward"):
+        draft.recipe["stack"]["step_in_backward"] = True
+    if draft.get("parallelism.disable_loss_parallel") and draft.layout["tensor"] > 1:
+        draft.not_understood("parallelism.disable_loss_parallel", "every tensor rank computes the whole loss")
+    if parts and draft.get("compile.backend", "inductor") != "inductor":
+        draft.not_understood("compile.backend", "another compiler keeps other tensors")
