@@ -104,7 +104,7 @@ def write_import(history: History, before: Snapshot, draft: ImportDraft, options
     try:
         after = history.change(options.caller.owner, decide).catalogue
     except Stale:
-        return replace(drafts[-1].report, catalogue=history.view(options.caller.owner).revision)
+        return drafts[-1].report
     return replace(drafts[-1].report, catalogue=after.revision, is_written=True)
 
 

@@ -9,7 +9,15 @@ from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 
 from service.api.limits.http_limits import MAXIMUM_BODY_BYTES
-from service.features.catalogue.price_import import MOST_FINDINGS
+from service.features.catalogue.price_import import (
+    MOST_FINDINGS,
+    ImportDraft,
+    ImportOptions,
+    draft_import,
+    write_import,
+)
+from service.store.history import History, load_catalogue
+from service.store.keys import Caller
 from tests.api.asking import QUESTION, Ask, AskTogether
 
 CSV = {"Content-Type": "text/csv"}
@@ -158,6 +166,18 @@ def test_of_equal_imports_at_once_one_writes(own: Ask, own_together: AskTogether
     assert [answer.json()["is_written"] for answer in answers].count(True) == 1
     assert len({answer.json()["catalogue"] for answer in answers}) == 1
     assert _revisions(own) == before + 1
+
+
+def test_a_process_that_comes_second_names_the_catalogue_of_the_first(
+    own: Ask, own_app: FastAPI, provider: str
+) -> None:
+    second = History(own_app.state.engine, load_catalogue(own_app.state.engine))
+    options, table, before = ImportOptions(caller=Caller(owner="team")), _table(provider, 2.5), second.snapshot
+    draft = draft_import(table.encode(), options, second.view("team"))
+    assert isinstance(draft, ImportDraft)
+    first = _import(own, table).json()
+    report = write_import(second, before, draft, options)
+    assert (report.is_written, report.unchanged, report.catalogue) == (False, 1, first["catalogue"])
 
 
 def test_a_long_export_is_imported_back(own: Ask, provider: str) -> None:
