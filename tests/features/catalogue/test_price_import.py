@@ -172,6 +172,7 @@ def test_a_process_that_comes_second_names_the_catalogue_of_the_first(
     own: Ask, own_app: FastAPI, provider: str
 ) -> None:
     second = History(own_app.state.engine, load_catalogue(own_app.state.engine))
+    second.refresh()
     options, table, before = ImportOptions(caller=Caller(owner="team")), _table(provider, 2.5), second.snapshot
     draft = draft_import(table.encode(), options, second.view("team"))
     assert isinstance(draft, ImportDraft)
