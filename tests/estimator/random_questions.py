@@ -7,6 +7,7 @@ the fields to drop.
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, replace
 from functools import cache
+from math import gcd
 from random import Random
 from typing import Any, get_args
 
@@ -146,7 +147,11 @@ def filled(question: Question) -> Question:
 def draft(chance: Random) -> Question:
     """A question with some of every kind of field set; most drafts break a rule."""
     stack: StackName = chance.choice(list(STACKS))
-    model, layout = _model(chance), _layout(chance, STACKS[stack])
+    model = _model(chance)
+    layout = _layout(chance, STACKS[stack], model)
+    chunks = layout.pipeline * layout.virtual_pipeline
+    if not is_listed(model) and chance.random() < 0.5:
+        model = replace(model, num_hidden_layers=-(-model.num_hidden_layers // chunks) * chunks)
     gpu = gpus()[chance.choice(list(gpus()))]
     recipe = _recipe(chance, layout, _software(chance, stack))
     return filled(Question(model=model, recipe=recipe, layout=layout, cluster=Cluster(gpu=gpu.slug, gpus=1), gpu=gpu))
@@ -157,9 +162,15 @@ def perhaps(chance: Random, share: float, options: tuple[Any, ...], usual: Any =
     return chance.choice(options) if chance.random() < share else usual
 
 
+def is_listed(model: Model) -> bool:
+    """Whether a model says of each layer what it is, so that it has no other depth."""
+    return bool(model.layer_types or model.mlp_layer_types)
+
+
 def _model(chance: Random) -> Model:
-    """A model of the catalogue or a small one, or one with another depth and other widths."""
-    model = models()[chance.choice(list(models()))]
+    """A model of the catalogue or a small one, or one with another depth and other widths; often with experts."""
+    kinds = list(models().values())
+    model: Model = chance.choice(perhaps(chance, 0.3, ([one for one in kinds if one.num_experts],), kinds))
     if chance.random() < 0.7:
         return model
     heads = max(1, model.num_attention_heads)
@@ -178,20 +189,22 @@ def _model(chance: Random) -> Model:
         "first_k_dense_replace": (0, 1),
         "num_nextn_predict_layers": (0, 1, 2),
     }
-    is_listed = bool(model.layer_types or model.mlp_layer_types)
-    kept = {"num_hidden_layers"} if is_listed else set()
+    kept = {"num_hidden_layers"} if is_listed(model) else set()
     if not model.num_experts:
         kept |= {name for name in changes if "expert" in name or name.startswith(("moe", "first_k"))}
     drawn = {name: chance.choice(options) for name, options in changes.items() if chance.random() < 0.25}
     return replace(model, **{name: value for name, value in drawn.items() if name not in kept})
 
 
-def _layout(chance: Random, row: Stack) -> Layout:
+def _layout(chance: Random, row: Stack, model: Model) -> Layout:
     """Degrees on the axes of a stack, and any way to shard, to schedule, to exchange and to offload."""
-    axes = ("tensor", "pipeline", "context", "expert")
+    axes = ("tensor", "pipeline", "context")
     degrees: dict[str, Any] = {axis: chance.choice(DEGREES) if axis in row.axes else 1 for axis in axes}
     degrees["data"], pipeline = chance.choice(REPLICAS), degrees["pipeline"]
-    interleaves = pipeline > 1 and "virtual_pipeline" in row.axes and chance.random() < 0.3
+    if model.num_experts and "expert" in row.axes:
+        ranks = gcd(degrees["data"] * degrees["tensor"] * degrees["context"], model.num_experts)
+        degrees["expert"] = chance.choice([each for each in range(1, ranks + 1) if ranks % each == 0])
+    interleaves = pipeline > 1 and "virtual_pipeline" in row.axes and chance.random() < 0.5
     return Layout(
         **degrees,
         expert_tensor=perhaps(chance, 0.1, (1, 2, 4)),

@@ -28,7 +28,7 @@ from service.estimator.question import (
 from service.estimator.samples import H100, LLAMA_3_8B
 from tests.amounts import amount
 from tests.estimator.explained import checked, kind_of, priced_questions
-from tests.estimator.small_models import SPARSE
+from tests.estimator.small_models import DENSE, SPARSE
 
 PLAIN = Question(
     model=LLAMA_3_8B,
@@ -107,6 +107,12 @@ QUESTIONS = {
         recipe=Recipe(sequence_length=64, stack="deepspeed"),
         layout=Layout(zero_stage=2, expert=8),
         cluster=replace(PLAIN.cluster, gpus=8),
+    ),
+    "weights that fill no bucket": replace(
+        PLAIN,
+        model=replace(DENSE, vocab_size=1000, num_hidden_layers=1),
+        recipe=Recipe(sequence_length=4096, stack="deepspeed"),
+        layout=Layout(zero_stage=3),
     ),
     "selective": replace(PLAIN, recipe=replace(PLAIN.recipe, recompute="selective")),
     "optimizer peak": replace(PLAIN, recipe=Recipe(sequence_length=64, precision="fp16-mixed"), layout=Layout()),
@@ -192,6 +198,7 @@ def test_expressions_name_what_their_number_depends_on() -> None:
     assert expressions("gradients that wait")["memory.lines.gradients"] == "trained_weights * reduction_bytes"
     assert "largest_trained_layer" in expressions("freed weights")["memory.lines.reduced_gradients"]
     assert "min(" in expressions("grouped step gradients")["memory.lines.step_gradients"]
+    assert "min(" in expressions("weights that fill no bucket")["memory.lines.gathered_weights"]
     grouped = expressions("step gradients of groups of experts")["memory.lines.step_gradients"]
     assert "min(expert, group_numbers)" in grouped
     plain = expressions("plain")

@@ -27,7 +27,7 @@ CLASSES_OF_COUNTS = frozenset({"Degrees", "Group", "ProductShape", "RankParamete
 
 COUNTS = frozenset({
     "activation_layers", "again_layers", "along_or_same", "bubble_micro_batches", "bucket_copies",
-    "calls", "cast_numbers", "ceil_div", "columns", "copies", "count",
+    "calls", "cast_numbers", "ceil_div", "columns", "copies", "copies_on_rank", "count",
     "crossing_share", "dense", "divisors", "doublings", "embedding_table", "expert", "expert_data", "expert_shards",
     "fill_numbers", "flat_parameters", "floor_div", "full_copies", "gathered_ends",
     "gpus", "half_copies", "in_flight", "inner",

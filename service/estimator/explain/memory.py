@@ -224,12 +224,11 @@ def _gathered_weights(rank: Rank, _: str) -> Explained:
     if ahead := gather_bucket_numbers(workload):
         groups["bucket_numbers"] = float(ahead)
         freed = "(max(largest_layer, bucket_numbers) + gathered_ends) * weight_bytes"
-    if not waits_for_last(workload, degrees):
-        inputs = {**groups, "weight_bytes": workload.state.gathered_bytes}
-        return states.all_gathered_weights, Expression(freed, inputs)
-    chunks = 2.0 if len(rank.ends) > 1 else float(degrees.virtual_pipeline)
-    text = f"min({freed} + (1 - 1 / chunks) * every_weight * weight_bytes, every_weight * weight_bytes)"
-    return states.all_gathered_weights, Expression(text, {**groups, **every, "chunks": chunks})
+    if waits_for_last(workload, degrees):
+        groups["chunks"] = 2.0 if len(rank.ends) > 1 else float(degrees.virtual_pipeline)
+        freed += " + (1 - 1 / chunks) * every_weight * weight_bytes"
+    text = f"min({freed}, every_weight * weight_bytes)"
+    return states.all_gathered_weights, Expression(text, {**groups, **every})
 
 
 def _kept_weights(rank: Rank, _: str) -> Explained:

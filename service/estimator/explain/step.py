@@ -299,7 +299,7 @@ def _wires(slowest: Slowest) -> Inputs:
 
 
 def _exposed(slowest: Slowest, part: str) -> PartExpression:
-    """What of an axis no compute hides: all that is sent, less what hides."""
+    """What of an axis no compute hides: all that is sent, or the share of it that does not hide."""
     axis = part.removeprefix("exposed_")
     sent = _axis(slowest, axis)
     if sent.text == "0":
@@ -308,7 +308,8 @@ def _exposed(slowest: Slowest, part: str) -> PartExpression:
     inputs: Inputs = {**sent.inputs, **_wires(slowest)}
     text = sent.text
     if hidden:
-        inputs["hidden_seconds"], text = hidden, f"{text} - hidden_seconds"
+        shown = float(getattr(slowest.work.micro.exposed, axis))
+        inputs["exposed_fraction"], text = shown / (shown + hidden), f"({text}) * exposed_fraction"
     whole = _repeated(slowest, Expression(text, inputs))
     return transfer_seconds, whole
 

@@ -20,6 +20,7 @@ from service.estimator.parallelism.buckets import gathers_ends_apart
 from service.estimator.parallelism.stages import (
     RankParameters,
     Stage,
+    copies_on_rank,
     handed_stream_bytes,
     rank_parameters,
     stream_bytes,
@@ -761,7 +762,7 @@ def rank_load_of(workload: Workload, degrees: Degrees, stage: Stage) -> RankLoad
         placeholder_bytes=placeholder_bytes(workload, degrees, stage),
         largest_layer=layer,
         largest_trained_layer=trained_layer,
-        gathered_ends=_gathered_ends(workload, stage, split, end),
+        gathered_ends=_gathered_ends(workload, degrees, stage, split, end),
         largest_trained_end=trained_end,
         layers=stage.layers,
         largest_activation_bytes=largest_tensor * degrees.micro_batch / degrees.context,
@@ -867,12 +868,18 @@ def _largest_table(groups: Sequence[tuple[Condition, Ops]], split: tuple[Amount,
     return largest
 
 
-def _gathered_ends(workload: Workload, stage: Stage, split: tuple[Amount, ...], largest: Amount) -> Amount:
-    """Embedding and head together where the root of the model is one group, else the larger of them."""
+def _gathered_ends(
+    workload: Workload, degrees: Degrees, stage: Stage, split: tuple[Amount, ...], largest: Amount
+) -> Amount:
+    """Embedding and head, a tied one once, where the root of the model is one group; else the larger of them."""
     if gathers_ends_apart(workload):
         return largest
-    first = where(stage.is_first, _parameters(workload.ledger.embedding, split), 0.0)
-    return first + where(stage.is_last, _parameters(workload.ledger.head, split), 0.0)
+    return summed(
+        where(has_it, weight.parameters * copies_on_rank(weight, degrees) / split[weight.split], 0.0)
+        for has_it, ops in ((stage.is_first, workload.ledger.embedding), (stage.is_last, workload.ledger.head))
+        for op in ops
+        for weight in op.weights
+    )
 
 
 def _largest(groups: Sequence[tuple[Condition, Ops]], split: tuple[Amount, ...]) -> tuple[Amount, Amount]:

@@ -157,8 +157,18 @@ def stage_ops(workload: Workload, stage: Stage) -> tuple[tuple[Amount, Ops], ...
     )
 
 
-def _copies_on_rank(weight: Weight, degrees: Degrees) -> Amount:
-    """Copies of a weight on a rank of its stage; a tied head counts only on another stage than the embedding."""
+def copies_on_rank(weight: Weight, degrees: Degrees) -> Amount:
+    """Copies of a weight on a rank of its stage; a tied head counts only on another stage than the embedding.
+
+    Formula: 1; of a tied weight 1 with a pipeline, else 0
+    Returns: copies [1]
+    Source: rank_parameters
+
+    >>> from service.estimator.samples import sample_degrees
+    >>> head = Weight(4096, 1000, tied=True)
+    >>> copies_on_rank(head, sample_degrees()), copies_on_rank(head, sample_degrees(pipeline=2))
+    (0, 1)
+    """
     return where(degrees.pipeline > 1, 1, 0) if weight.tied else 1
 
 
@@ -185,7 +195,7 @@ def rank_parameters(
     ]
     for times, weights in groups:
         for weight in weights:
-            copies = times * _copies_on_rank(weight, degrees) / split[weight.split]
+            copies = times * copies_on_rank(weight, degrees) / split[weight.split]
             parameters, group = weight.parameters * copies, "expert" if weight.split is Split.EXPERT else "dense"
             added = {group: parameters, f"{group}_states": state_numbers(workload.optimizer, weight) * copies}
             if weight.trained:
@@ -221,7 +231,7 @@ def _kept_at_root(
     first = where(stage.is_first, 0 if gathers_ends_apart(workload) else 1, 0)
     last = where(stage.is_last, 1, 0)
     kept = summed(
-        has_it * weight.parameters * _copies_on_rank(weight, degrees) / split[weight.split]
+        has_it * weight.parameters * copies_on_rank(weight, degrees) / split[weight.split]
         for has_it, ops in ((first, workload.ledger.embedding), (last, workload.ledger.head))
         for op in ops
         for weight in op.weights
@@ -258,7 +268,7 @@ def _data_calls(
                 matrices = weight.copies * (len(weight.matrices) or 1 if apart else 1)
                 on_rank = matrices / (degrees.expert if group == "expert" else 1)
                 numbers = weight.parameters / split[weight.split] / on_rank
-                count = times * on_rank * _copies_on_rank(weight, degrees)
+                count = times * on_rank * copies_on_rank(weight, degrees)
                 if weight.trained and buckets is not None:
                     reduced = reduced + count * minimum(1, numbers / bucket)
                 if fetched:
@@ -292,7 +302,7 @@ def stage_total(workload: Workload, degrees: Degrees, stage: Stage) -> int:
     8030261248
     """
     weights = [(times, weight) for times, ops in stage_ops(workload, stage) for op in ops for weight in op.weights]
-    return sum(int(times) * int(_copies_on_rank(weight, degrees)) * weight.parameters for times, weight in weights)
+    return sum(int(times) * int(copies_on_rank(weight, degrees)) * weight.parameters for times, weight in weights)
 
 
 def stream_bytes(workload: Workload, degrees: Degrees) -> Amount:

@@ -139,6 +139,13 @@ def test_deepspeed_makes_fp32_gradients_of_a_flat_copy(zero_stage: Any, each: in
     assert only.step_gradients == each * ADAPTERS
 
 
+@pytest.mark.parametrize(("is_tied", "tables"), [(False, 2), (True, 1)])
+def test_a_table_that_is_the_head_too_is_gathered_once(is_tied: bool, tables: int) -> None:
+    model = replace(LLAMA_3_8B, tie_word_embeddings=is_tied)
+    (only,) = held(Layout(zero_stage=3), 8, model=model, stack="fsdp1")
+    assert only.gathered_weights == 2 * (LAYER + tables * TABLE + HIDDEN)
+
+
 EXPERTS = 8 * 3 * 1024 * 512
 """Numbers of one layer's experts on a rank, half of all."""
 
