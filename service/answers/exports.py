@@ -114,6 +114,8 @@ class Imported(Documented):
 
     format: str
     """The kind of file."""
+    recognised: str | None
+    """Why the file was taken for one of that kind; null where the request names the kind."""
     model: Name | Annotated[Mapping[str, Any], Published("ModelFields")] | None
     """The model as a question takes it: a name or an object; null where the file does not set it."""
     recipe: Annotated[Mapping[str, Any], Published("RecipeFields")]

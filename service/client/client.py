@@ -302,13 +302,25 @@ class Client:
         """The question in a file of a training framework.
 
         Args:
-            kind: megatron-lm, nanotron, torchtitan, deepspeed or accelerate
+            kind: megatron-lm, nanotron, torchtitan, deepspeed, accelerate, transformers, trl, axolotl or llama-factory
             content: the file, or the arguments
 
         Returns:
             model, recipe and layout, as far as it sets them
         """
         return self._post(Imported, f"/v1/imports/{segment(kind)}", {"content": content})
+
+    def recognise_file(self, content: str, files: Mapping[str, str] | None = None) -> Imported:
+        """The question in a file of whichever training framework.
+
+        Args:
+            content: the file, or the arguments
+            files: files beside it by name, such as the DeepSpeed file that the arguments name
+
+        Returns:
+            model, recipe and layout, as far as it sets them, and why it is of that framework
+        """
+        return self._post(Imported, "/v1/imports", {"content": content, **({"files": files} if files else {})})
 
     def cell(self, metric: str, **fields: Value) -> Cell:
         """One number of an answer.

@@ -160,12 +160,14 @@ class Draft:
         return found
 
 
-def fates_of(rules: Rules, table: Mapping[str, Any]) -> Fates:
-    """The fates of a tool's settings: those of its rules and of the table's section `read` are understood."""
+def fates_of(rules: Rules, *tables: Mapping[str, Any]) -> Fates:
+    """The fates of a tool's settings: those of its rules and of the tables' sections `read` are understood."""
     types = {option.name: option.form for option in options_of(rules).values()}
-    types |= {name: FORMS[kind] for kind, names in table["read"].items() for name in names}
-    without_effect = [(name, why) for why, names in table["without_effect"].items() for name in names]
-    effects = {name: _Effect(**row) for name, row in table["not_understood"].items()}
+    types |= {name: FORMS[kind] for table in tables for kind, names in table["read"].items() for name in names}
+    without_effect = [
+        (name, why) for table in tables for why, names in table["without_effect"].items() for name in names
+    ]
+    effects = {name: _Effect(**row) for table in tables for name, row in table["not_understood"].items()}
     named = [*types, *(name for name, _ in without_effect), *effects]
     if twice := {name for name in named if named.count(name) > 1}:
         raise ValueError(f"settings with two fates: {', '.join(sorted(twice))}")

@@ -64,6 +64,38 @@ def boolean(value: Any) -> bool:
     return value
 
 
+_SWITCHES: Mapping[str, bool] = {
+    **dict.fromkeys(("true", "yes", "t", "y", "1"), True), **dict.fromkeys(("false", "no", "f", "n", "0"), False)
+}  # fmt: skip
+
+
+def flag(value: Any) -> bool:
+    """A truth value, or a word for one as Hugging Face's parser takes it; an option without words is true."""
+    word = value if value == () or isinstance(value, bool) else str(_single(value)).lower()
+    if not isinstance(word, str):
+        return boolean(word)
+    if word not in _SWITCHES:
+        raise WrongType
+    return _SWITCHES[word]
+
+
+def words(value: Any) -> tuple[str, ...]:
+    """A list of words, or a text with commas or blanks between them.
+
+    >>> words("q_proj,v_proj"), words(("full_shard auto_wrap",)), words(("a", "b"))
+    (('q_proj', 'v_proj'), ('full_shard', 'auto_wrap'), ('a', 'b'))
+    """
+    listed = value if isinstance(value, tuple) else (value,)
+    if not all(isinstance(one, str) for one in listed):
+        raise WrongType
+    return tuple(word for one in listed for word in one.replace(",", " ").split())
+
+
+def anything(value: Any) -> Any:
+    """A value of any type, which its reader takes apart; one word of an option alone."""
+    return value[0] if isinstance(value, tuple) and len(value) == 1 else value
+
+
 def text(value: Any) -> str:
     word = _single(value)
     if not isinstance(word, str):
@@ -102,6 +134,9 @@ CONVERTERS: Mapping[Converter, tuple[str, str]] = {
     number: ("not_a_number", "a number"),
     size: ("not_a_size", "a whole number, or auto"),
     boolean: ("not_true_or_false", "true or false; an option of a command line takes no word"),
+    flag: ("not_true_or_false", "true or false"),
+    words: ("not_words", "words, or a list of them"),
+    anything: ("not_a_value", "a value"),
     text: ("not_text", "a text, alone"),
     name: ("not_a_name", "the name or number of a choice"),
     items: ("not_a_list", "a list"),
@@ -406,7 +441,7 @@ DATA_FROM_PROCESSES: Rule = lambda value, question: Fragment(  # noqa: E731 - a 
 
 FORMS: Mapping[str, Converter] = {
     "integer": integer, "number": number, "size": size, "boolean": boolean, "switch": boolean, "text": text,
-    "name": name, "items": items,
+    "name": name, "items": items, "flag": flag, "words": words, "any": anything,
 }  # fmt: skip
 
 _KEYS: Mapping[str, Converter] = {"integer": int, "boolean": {"true": True, "false": False}.__getitem__}

@@ -4,12 +4,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from service.formats.drafts import Draft, Fates
-from service.formats.frameworks import accelerate, deepspeed, megatron, megatron_bridge, nanotron, torchtitan
+from service.formats.frameworks import (
+    accelerate,
+    axolotl,
+    deepspeed,
+    llama_factory,
+    megatron,
+    megatron_bridge,
+    nanotron,
+    torchtitan,
+    transformers,
+)
 from service.formats.launchers.clouds import DSTACK, SKYPILOT
 from service.formats.launchers.kubernetes import JOBSET, PYTORCHJOB, TRAINJOB, VOLCANO
 from service.formats.launchers.ray import RAY_TRAIN
 from service.formats.launchers.slurm import SBATCH
 from service.formats.launchers.torchrun import TORCHRUN
+from service.formats.recognise import syntax_of
 from service.formats.rules import TARGETS_TABLE, Target
 from service.formats.text import Entry, read_arguments, read_json, read_toml, read_yaml
 
@@ -42,7 +53,7 @@ class Format:
     name: str
     meaning: str
     syntax: str
-    """arguments, json, toml or yaml."""
+    """arguments, json, toml or yaml; any for what a text looks like."""
     entries: Callable[[str], tuple[Entry, ...]]
     read: Callable[[Sequence[Entry]], Draft]
     fates: Fates
@@ -51,8 +62,13 @@ class Format:
     """Tool and version or commit that its fields and defaults come from."""
 
 
-_SYNTAXES: Mapping[str, Callable[[str], tuple[Entry, ...]]] = {
-    "arguments": read_arguments, "json": read_json, "toml": read_toml, "yaml": read_yaml,
+def read_any(text: str) -> tuple[Entry, ...]:
+    """The settings of a file in the syntax that it looks like."""
+    return SYNTAXES[syntax_of(text)](text)
+
+
+SYNTAXES: Mapping[str, Callable[[str], tuple[Entry, ...]]] = {
+    "arguments": read_arguments, "json": read_json, "toml": read_toml, "yaml": read_yaml, "any": read_any,
 }  # fmt: skip
 
 _READERS: Mapping[str, tuple[Callable[[Sequence[Entry]], Draft], Fates]] = {
@@ -61,9 +77,13 @@ _READERS: Mapping[str, tuple[Callable[[Sequence[Entry]], Draft], Fates]] = {
     "torchtitan": (torchtitan.read_torchtitan, torchtitan.FATES),
     "deepspeed": (deepspeed.read_deepspeed, deepspeed.FATES),
     "accelerate": (accelerate.read_accelerate, accelerate.FATES),
+    "transformers": (transformers.read_transformers, transformers.FATES),
+    "trl": (transformers.read_trl, transformers.FATES),
+    "axolotl": (axolotl.read_axolotl, axolotl.FATES),
+    "llama-factory": (llama_factory.read_llama_factory, llama_factory.FATES),
 }
 
 FORMATS: Mapping[str, Format] = {
-    name: Format(name=name, entries=_SYNTAXES[row["syntax"]], read=_READERS[name][0], fates=_READERS[name][1], **row)
+    name: Format(name=name, entries=SYNTAXES[row["syntax"]], read=_READERS[name][0], fates=_READERS[name][1], **row)
     for name, row in TARGETS_TABLE["formats"].items()
 }

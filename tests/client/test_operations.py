@@ -32,6 +32,7 @@ CALLS: tuple[Callable[[Client], Any], ...] = (
     lambda client: client.export("torchtitan", {}),
     lambda client: client.export_targets(),
     lambda client: client.import_file("deepspeed", "{}"),
+    lambda client: client.recognise_file('{"train_micro_batch_size_per_gpu": 1}'),
     lambda client: client.reconcile(""),
     lambda client: client.diagnose({}),
     lambda client: client.profile(b"{}"),

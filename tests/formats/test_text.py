@@ -44,6 +44,15 @@ WRONG: list[tuple[str, str, str, int, int]] = [
     ("deepspeed", '{"train_batch_size": 7, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2}',
      "batch_divides", 1, 22),
     ("accelerate", "distributed_type: TPU\n", "not_a_choice", 1, 19),
+    ("transformers", "--bf16 maybe", "not_true_or_false", 1, 1),
+    ("transformers", "--deepspeed ds.json --bf16", "missing_file", 1, 1),
+    ("transformers", "--optim galore_adamw", "not_a_choice", 1, 1),
+    ("trl", "num_generations: 8\n", "not_estimated", 1, 18),
+    ("axolotl", "sequence_len: 8\nrl: dpo\n", "not_estimated", 2, 5),
+    ("axolotl", "adapter: llama-adapter\n", "not_estimated", 1, 10),
+    ("axolotl", "deepspeed: ds.json\n", "missing_file", 1, 12),
+    ("llama-factory", "stage: dpo\n", "not_estimated", 1, 8),
+    ("llama-factory", "finetuning_type: oft\n", "not_estimated", 1, 18),
 ]  # fmt: skip
 
 
@@ -70,6 +79,10 @@ def test_a_refusal_repeats_nothing_of_the_file(name: str) -> None:
         "torchtitan": "[training]\nseq_len = 'c4n4ry'\n",
         "deepspeed": '{"train_batch_size": "c4n4ry"}',
         "accelerate": "num_processes: c4n4ry\n",
+        "transformers": "--per_device_train_batch_size c4n4ry",
+        "trl": "lora_r: c4n4ry\n",
+        "axolotl": "micro_batch_size: c4n4ry\n",
+        "llama-factory": "cutoff_len: c4n4ry\n",
     }[name]
     assert "c4n4ry" not in str(refused(name, text))
 
@@ -80,6 +93,10 @@ LONG: dict[str, str] = {
     "torchtitan": "".join(f"k{n} = 1\n" for n in range(5000)),
     "deepspeed": "{" + ",".join(f'"k{n}": 1' for n in range(20000)) + "}",
     "accelerate": "a: [" + "[" * 100 + "]" * 100 + "]\n",
+    "transformers": "--a " * MOST_WORDS + "--b",
+    "trl": "".join(f"k{n}: 1\n" for n in range(5000)),
+    "axolotl": "".join(f"k{n}: 1\n" for n in range(5000)),
+    "llama-factory": "{" + ",".join(f'"k{n}": 1' for n in range(20000)) + "}",
 }
 
 

@@ -20,6 +20,7 @@ from service.estimator.question import Layout, Model, Recipe
 from service.estimator.resolve import resolve
 from service.formats.drafts import Draft, Fate, Setting
 from service.formats.rules import LARGEST, ExportRequest, Target
+from service.formats.sent import sent
 from service.formats.targets import FORMATS, TARGETS
 from service.formats.text import LONGEST_FILE_BYTES
 from service.text_bounds import FIELD
@@ -85,19 +86,21 @@ LONGEST_NAME = 80
 """Characters of such a setting's name that are repeated."""
 
 
-def import_file(name: str, text: str) -> Imported:
-    """The parts of a question that a file of the named kind sets."""
-    if name not in FORMATS:
+def import_file(name: str | None, text: str, files: Mapping[str, str] | None = None) -> Imported:
+    """The parts of a question that a file sets, of the named kind or of the one that it is recognised as."""
+    if name is not None and name not in FORMATS:
         raise NotFound(f"files of that kind are not read; {', '.join(FORMATS)} are")
-    kind = FORMATS[name]
-    if len(text.encode()) > LONGEST_FILE_BYTES:
+    if sum(len(one.encode()) for one in (text, *(files or {}).values())) > LONGEST_FILE_BYTES:
         message = f"the file has more than {LONGEST_FILE_BYTES // 1024} KiB, and none that says how to train is so long"
         raise Refused(Problem(field=FIELD, code="too_long", message=message, fix="send that file alone"))
-    draft = kind.read(kind.entries(text))
+    found = sent(name, text, files or {})
+    kind = FORMATS[found.format]
+    draft = kind.read(found.entries)
     _refuse_wrong_values(draft)
     unknown = tuple(UnknownSetting(**_placed(one)) for one in draft.of("unknown")[:MOST_LISTED])
     return Imported(
         format=kind.name,
+        recognised=found.why,
         model=draft.model,
         recipe=draft.recipe,
         layout=draft.layout,
@@ -166,6 +169,6 @@ def _refuse_wrong_values(draft: Draft) -> None:
         raise Refused(*(replace(one, field=FIELD, message=wrong.format(one.field, one.message)) for one in problems))
 
 
-def imported_json(name: str, text: str) -> bytes:
+def imported_json(name: str | None, text: str, files: Mapping[str, str]) -> bytes:
     """The imported parts as JSON, for compute processes."""
-    return to_bytes(import_file(name, text))
+    return to_bytes(import_file(name, text, files))

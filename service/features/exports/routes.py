@@ -17,12 +17,16 @@ from service.api.openapi import TEXT_BODY, examples, request_bodies, requires
 from service.errors import Problem, Refused
 from service.estimator.question import Strict
 from service.features.exports.exports import COMMAND, export, import_file, imported_json, listed_targets, target_named
+from service.formats.sent import FILES
 from service.formats.targets import FORMATS, TARGETS
 from service.formats.text import LONGEST_FILE_BYTES
 from service.text_bounds import FIELD
 from service.validation.question_parts import QuestionRequest
 
 router = APIRouter(tags=["exports"], route_class=requests.StrictRoute)
+
+MOST_FILES = 8
+"""Most files beside the first."""
 
 VERSION = "version"
 NOT_EXPRESSIBLE = "X-Not-Expressible"
@@ -35,6 +39,9 @@ class ImportRequest(Strict):
 
     content: Annotated[str, MaxLen(LONGEST_FILE_BYTES)]
     """The file."""
+    files: Annotated[Mapping[str, str], MaxLen(MOST_FILES)] | None = None
+    """Files beside it, by name: a DeepSpeed file that a script's arguments name, accelerate's file, or the arguments
+    that a DeepSpeed file takes its auto from. 256 KiB in all."""
 
 
 TargetName = Annotated[
@@ -122,34 +129,59 @@ async def create_export(
     return written
 
 
+ImportBody = Annotated[str | Mapping[str, Any], Depends(requests.text_or_json(ImportRequest))]
+
+_IMPORT_BODIES = requires("read") | examples(
+    "createImport",
+    text={
+        "schema": {"type": "string", "maxLength": LONGEST_FILE_BYTES},
+        "examples": request_bodies("createImportOfText"),
+    },
+)
+
+
+@router.post(
+    "/v1/imports",
+    summary="A framework's own file, whose tool is recognised, as a recipe and a layout",
+    response_model=requests.answer(Imported),
+    response_description="Model, recipe and layout, as far as the file sets them, and why it is of that tool.",
+    openapi_extra=_IMPORT_BODIES,
+)
+async def create_recognised_import(request: Request, body: ImportBody) -> Response:
+    """Turn a file of whichever tool into fields of a question; add a cluster to estimate it.
+
+    A file of a tool that is not read is refused by the tool's name.
+    """
+    return await _imported(request, None, body)
+
+
 @router.post(
     "/v1/imports/{format}",
     summary="A framework's own file as a recipe and a layout",
     response_model=requests.answer(Imported),
     response_description="Model, recipe and layout, as far as the file sets them.",
-    openapi_extra=requires("read")
-    | examples(
-        "createImport",
-        text={
-            "schema": {"type": "string", "maxLength": LONGEST_FILE_BYTES},
-            "examples": request_bodies("createImportOfText"),
-        },
-    ),
+    openapi_extra=_IMPORT_BODIES,
 )
-async def create_import(
-    request: Request,
-    format: FormatName,
-    body: Annotated[str | Mapping[str, Any], Depends(requests.text_or_json(ImportRequest))],
-) -> Response:
+async def create_import(request: Request, format: FormatName, body: ImportBody) -> Response:
     """Turn a framework's file into fields of a question; add a cluster to estimate it.
 
-    Errors name the line and column of a wrong value. The answer lists settings that it does not know.
+    Errors name the line and column of a wrong value. The answer lists settings that it does not know. A file of another
+    tool is refused by that tool's name.
     """
-    text = body if isinstance(body, str) else body.get(FIELD)
-    if not isinstance(text, str) or not (isinstance(body, str) or len(body) == 1):
-        message = f"the object does not consist of the one field {FIELD} with a text"
+    return await _imported(request, format, body)
+
+
+async def _imported(request: Request, format: str | None, body: str | Mapping[str, Any]) -> Response:
+    parts: Mapping[str, Any] = {FIELD: body} if isinstance(body, str) else body
+    text, files = parts.get(FIELD), parts.get(FILES) or {}
+    if not isinstance(text, str) or parts.keys() - {FIELD, FILES}:
+        message = f"the object does not consist of the field {FIELD} with a text, and of {FILES} where there are any"
         fix = "send the file in that field, or as plain text"
         raise Refused(Problem(field=FIELD, code="not_text", message=message, fix=fix))
-    if requests.is_long_launcher_text(text.encode()):
-        return Response(await requests.read_in_process(request, imported_json, format, text), media_type=JSON)
-    return json_answer(import_file(format, text))
+    texts: list[Any] = [*files.values()] if isinstance(files, Mapping) else [None]
+    if len(texts) > MOST_FILES or not all(isinstance(one, str) for one in texts):
+        message = f"{FILES} is no object of at most {MOST_FILES} texts by the files' names"
+        raise Refused(Problem(field=FILES, code="not_files", message=message, fix="give each file's text by its name"))
+    if requests.is_long_launcher_text("".join((text, *texts)).encode()):
+        return Response(await requests.read_in_process(request, imported_json, format, text, files), media_type=JSON)
+    return json_answer(import_file(format, text, files))

@@ -12,7 +12,9 @@ from service.estimator.complete import CompleteQuestion
 from service.estimator.degrees import WEIGHTS
 from service.estimator.software.stacks import software_of
 from service.formats import drafts, rules
+from service.formats.frameworks.deepspeed import deepspeed_draft
 from service.formats.text import Entry, Settings, nested, yaml_text
+from service.text_bounds import refusal
 
 _FSDP = "fsdp_config.fsdp_"
 _PARALLEL = "parallelism_config.parallelism_config_"
@@ -178,6 +180,16 @@ _PREFETCHES = {"BACKWARD_PRE": True, "BACKWARD_POST": True, "NO_PREFETCH": False
 
 _SHARDED, _STRATEGY = "distributed_type", f"{_FSDP}sharding_strategy"
 
+_DEEPSPEED = "deepspeed_config."
+
+_WRITTEN = {
+    f"{_DEEPSPEED}zero_stage": "zero_optimization.stage",
+    f"{_DEEPSPEED}offload_optimizer_device": "zero_optimization.offload_optimizer.device",
+    f"{_DEEPSPEED}offload_param_device": "zero_optimization.offload_param.device",
+    f"{_DEEPSPEED}gradient_accumulation_steps": "gradient_accumulation_steps",
+}
+"""Settings of the DeepSpeed file that accelerate writes. Source: accelerate 1.15.0 utils/dataclasses.py."""
+
 
 def _numbered(names: Sequence[str]) -> dict[str, str]:
     """Names of choices by themselves, and by their numbers from 1."""
@@ -185,9 +197,61 @@ def _numbered(names: Sequence[str]) -> dict[str, str]:
 
 
 def read_accelerate(entries: Sequence[Entry]) -> drafts.Draft:
+    """Draft of a file of accelerate launch, or of what it becomes for DeepSpeed."""
+    draft = accelerate_draft(entries)
+    note = "model, sequence length, batches and optimizer are the script's: give model, sequence_length and the batches"
+    draft.assumptions.append(note)
+    return draft
+
+
+def deepspeed_entries(entries: Sequence[Entry]) -> list[Entry]:
+    """The DeepSpeed file that accelerate writes of its own, or the one that it names; none without DeepSpeed."""
+    found = {entry.name: entry for entry in entries}
+    kind = found.get(_SHARDED)
+    if kind is None or str(kind.value).upper() != "DEEPSPEED":
+        return []
+    named = f"{_DEEPSPEED}deepspeed_config_file"
+    sent = [
+        replace(one, name=one.name.removeprefix(f"{named}.")) for one in entries if one.name.startswith(f"{named}.")
+    ]
+    if sent:
+        return sent
+    if named in found and found[named].value is not None:
+        message = "deepspeed_config_file names a file that was not sent, and how the training is sharded is in it"
+        raise refusal(found[named].place, "missing_file", message, "send that file too, under its name in files")
+    written = {name: found[given] for given, name in _WRITTEN.items() if given in found}
+    stage = written.pop("zero_optimization.stage", Entry("", 2, kind.place))
+    half = str(found["mixed_precision"].value) if "mixed_precision" in found else "no"
+    place = found["mixed_precision"].place if half != "no" else kind.place
+    numbers = [Entry(f"{half}.enabled", value=True, place=place)] if half in ("bf16", "fp16") else []
+    return [
+        replace(stage, name="zero_optimization.stage"),
+        *(replace(entry, name=name) for name, entry in written.items()),
+        *numbers,
+    ]
+
+
+def _put_deepspeed(draft: drafts.Draft, entries: Sequence[Entry]) -> None:
+    under = deepspeed_draft([replace(one, value=None) if one.value == "auto" else one for one in entries])
+    layout, recipe = draft.layout, draft.recipe
+    layout |= under.layout
+    model_ranks = layout["tensor"] * layout["context"] * layout["pipeline"]
+    processes = draft.get("num_processes", -1)
+    if processes > 0 and processes % model_ranks == 0:
+        layout["data"] = processes // model_ranks
+    recipe |= {**under.recipe, **draft.fields_of(RULES, "recipe")}
+    draft.accumulation_steps = under.accumulation_steps
+
+
+def accelerate_draft(entries: Sequence[Entry]) -> drafts.Draft:
+    """What a file of accelerate launch says beside a script's own arguments."""
     draft = drafts.draft_of([_with_prefix(entry) for entry in entries], FATES)
     layout, recipe = draft.layout, draft.recipe
-    sharded = draft.chosen(_SHARDED, {"FSDP": True, "MULTI_GPU": False, "NO": False}, "NO")
+    kinds = {"FSDP": True, "MULTI_GPU": False, "NO": False, "DEEPSPEED": False}
+    sharded = draft.chosen(_SHARDED, kinds, "NO")
+    if under := deepspeed_entries(entries):
+        _put_deepspeed(draft, under)
+        return draft
     is_fsdp1 = sharded and draft.get(f"{_FSDP}version", 1) == 1
     layout |= draft.fields_of(RULES, "layout")
     recipe |= draft.fields_of(RULES, "recipe")
@@ -212,8 +276,6 @@ def read_accelerate(entries: Sequence[Entry]) -> drafts.Draft:
         for name in draft.fates:
             if name.startswith("fsdp_config."):
                 draft.without_effect(name, "it applies to FSDP alone")
-    note = "model, sequence length, batches and optimizer are the script's: give model, sequence_length and the batches"
-    draft.assumptions.append(note)
     return draft
 
 

@@ -125,6 +125,13 @@ DEEPSPEED = rules.training_target(
 
 def read_deepspeed(entries: Sequence[Entry]) -> drafts.Draft:
     """Draft of a DeepSpeed file."""
+    draft = deepspeed_draft(entries)
+    draft.assumptions.append("model, sequence length and tokens are the script's: give model and sequence_length")
+    return draft
+
+
+def deepspeed_draft(entries: Sequence[Entry]) -> drafts.Draft:
+    """What a DeepSpeed file says beside a script's own arguments."""
     draft = drafts.draft_of(entries, FATES)
     layout, recipe = draft.layout, draft.recipe
     layout |= draft.fields_of(RULES, "layout")
@@ -139,7 +146,6 @@ def read_deepspeed(entries: Sequence[Entry]) -> drafts.Draft:
     recipe["recompute"] = _recomputed(draft)
     layout["offload"] = _offloaded(draft)
     recipe["stack"] = _software(draft)
-    draft.assumptions.append("model, sequence length and tokens are the script's: give model and sequence_length")
     return draft
 
 

@@ -55,7 +55,7 @@ def test_what_cannot_be_written_is_refused(
     assert [error["code"] for error in answer.json()["errors"]] == ([code] if code else [])
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", sorted(FORMATS.keys() & TARGETS.keys()))
 def test_what_is_written_is_read_back_alone_and_inside_json(ask: Ask, name: str) -> None:
     content = ask("POST", f"/v1/exports/{name}", json=QUESTION).json()["content"]
     alone = ask("POST", f"/v1/imports/{name}", content=content, headers={"content-type": "text/plain"})
@@ -83,3 +83,35 @@ def test_wrong_files_are_refused(ask: Ask) -> None:
     assert long.json()["errors"][0]["code"] == "too_long"
     (error,) = ask("POST", "/v1/imports/nanotron", content="a: 1\na: 2", headers=plain).json()["errors"]
     assert "line 2, column 1" in error["message"]
+
+
+ZERO_3 = '{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}}'
+SCRIPT = "--model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 2 --block_size 4096 --bf16 --output_dir out"
+
+
+def test_a_file_is_recognised_and_read_with_the_files_beside_it(ask: Ask) -> None:
+    named = {"content": f"{SCRIPT} --deepspeed conf/zero3.json", "files": {"zero3.json": ZERO_3}}
+    unnamed = {"content": ZERO_3, "files": {"train.sh": SCRIPT}}
+    for body in (named, unnamed):
+        found = ask("POST", "/v1/imports", json=body).json()
+        assert (found["format"], found["layout"]["zero_stage"]) == ("transformers", 3)
+        assert (found["recipe"]["micro_batch"], found["recipe"]["precision"]) == (2, "bf16-mixed")
+        assert "per_device_train_batch_size stands in files of transformers" in found["recognised"]
+    missing = ask("POST", "/v1/imports", json={"content": named["content"]})
+    assert [error["code"] for error in missing.json()["errors"]] == ["missing_file"]
+
+
+@pytest.mark.parametrize(
+    ("files", "code"),
+    [
+        ({"a.yaml": "base_model: x\nsequence_len: 8\n"}, "not_named"),
+        ({"a.yaml": "colour: red\n"}, "not_recognised"),
+        ({"a.yaml": 1}, "not_files"),
+        (["a"], "not_files"),
+        ({f"{n}.json": "{}" for n in range(9)}, "not_files"),
+    ],
+)
+def test_wrong_files_beside_another_are_refused(ask: Ask, files: Any, code: str) -> None:
+    answer = ask("POST", "/v1/imports", json={"content": SCRIPT, "files": files})
+    assert answer.status_code == 422, answer.text
+    assert [error["code"] for error in answer.json()["errors"]] == [code]

@@ -1,0 +1,104 @@
+"""transformers and TRL: the arguments of scripts around Hugging Face's Trainer, on a command line, in YAML or JSON.
+
+Source: transformers 5.24.0 training_args.py, 4.57.6 and 4.36.2 for older names; huggingface/trl@f2cd577 (1.10)
+trl/trainer/*_config.py, trl/scripts/utils.py; lm-sys/FastChat@587d5cf fastchat/train (model_max_length, q_lora).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from service.formats import drafts, rules
+from service.formats.frameworks import trainer
+from service.formats.text import Entry
+
+_TABLE = rules.framework_table("transformers", *drafts.FATES, "trainings")
+FATES = drafts.fates_of({}, trainer.FSDP, trainer.TABLE, _TABLE, trainer.refused_trainings(_TABLE["trainings"]))
+
+_LENGTHS = ("max_seq_length", "max_length", "block_size", "model_max_length", "max_seq_len")
+
+_DTYPES = {
+    **dict.fromkeys(("bfloat16", "bf16", "auto"), "bf16"),
+    **dict.fromkeys(("float16", "fp16"), "fp16"),
+    **dict.fromkeys(("float32", "fp32"), "fp32"),
+}
+"""Formats of loaded weights; auto is that of the checkpoint, which is bf16 for models of today."""
+
+
+def read_transformers(entries: Sequence[Entry]) -> drafts.Draft:
+    """The draft of arguments of a script around Trainer."""
+    return _read(entries, is_trl=False)
+
+
+def read_trl(entries: Sequence[Entry]) -> drafts.Draft:
+    """The draft of arguments of TRL's scripts, whose defaults differ."""
+    return _read(entries, is_trl=True)
+
+
+def _read(entries: Sequence[Entry], *, is_trl: bool) -> drafts.Draft:
+    own, deepspeed, accelerate = trainer.parted(entries)
+    draft = drafts.draft_of(own, FATES)
+    trainer.refuse_trainings(draft, _TABLE["trainings"])
+    training = trainer.common_arguments(draft)
+    if is_trl:
+        _put_trl_defaults(draft, training)
+    training.model = draft.get("model_name_or_path")
+    length = next((name for name in _LENGTHS if name in draft.settings), None)
+    training.sequence_length = draft.settings[length] if length else 1024 if is_trl else None
+    training.weights = _weights(draft, is_trl=is_trl)
+    training.attention = _attention(draft)
+    training.method = _method(draft)
+    training.liger = training.liger or draft.get("use_liger", False)
+    if not is_trl and length is None:
+        draft.assumptions.append("the sequence length is the script's: give recipe.sequence_length")
+    return trainer.put_training(draft, training, deepspeed, accelerate)
+
+
+def _put_trl_defaults(draft: drafts.Draft, training: trainer.Training) -> None:
+    if "bf16" not in draft.settings and training.autocast is None:
+        training.autocast = "bf16"
+    if "gradient_checkpointing" not in draft.settings:
+        training.recomputes = True
+    losses = draft.get("loss_type", ())
+    training.chunked_loss = not losses and not draft.get("use_liger_kernel", False)
+    missing = [name for name in ("bf16", "gradient_checkpointing") if name not in draft.settings]
+    if missing:
+        draft.assumptions.append(f"{' and '.join(missing)}: true, as TRL sets them since 0.20 unless they are given")
+
+
+def _weights(draft: drafts.Draft, *, is_trl: bool) -> Any:
+    for name in ("dtype", "torch_dtype", "model_init_kwargs.dtype", "model_init_kwargs.torch_dtype"):
+        if name in draft.settings:
+            return draft.chosen(name, _DTYPES, "float32")
+    if draft.get("deepspeed") is None:
+        by = "TRL" if is_trl else "a script that does not say otherwise"
+        draft.assumptions.append(f"weights are loaded in fp32, as {by} does")
+    return "fp32"
+
+
+def _attention(draft: drafts.Draft) -> str | None:
+    for name in ("attn_implementation", "model_init_kwargs.attn_implementation"):
+        if name in draft.settings:
+            return str(draft.chosen(name, trainer.ATTENTION, "sdpa"))
+    return None
+
+
+def _method(draft: drafts.Draft) -> dict[str, Any]:
+    bits = 4 if draft.get("load_in_4bit") or draft.get("q_lora") or draft.get("bits") == 4 else None
+    eight = next((name for name in ("load_in_8bit", "bits") if draft.get(name) in (True, 8)), None)
+    if eight is not None:
+        draft.not_understood(eight, "frozen weights in 8 bits are not estimated")
+    switch = next((name for name in ("use_peft", "use_lora", "q_lora", "bits") if draft.get(name)), None)
+    if switch is None:
+        for name in {"lora_r", "lora_rank", "lora_target_modules"} & draft.settings.keys():
+            draft.not_understood(name, "it tells of adapters, and nothing says whether they are used")
+        return {"name": "full"}
+    rank = draft.get("lora_r", draft.get("lora_rank", 16 if switch == "use_peft" else 8))
+    is_double = draft.get("use_bnb_nested_quant", draft.get("double_quant", switch in ("q_lora", "bits")))
+    adapters = trainer.Adapters(
+        rank=rank,
+        targets=draft.get("lora_target_modules", ()),
+        dropout_fraction=draft.get("lora_dropout", 0.05),
+        whole=draft.get("lora_modules_to_save", ()),
+        quantization=None if bits is None else "nf4-double" if is_double else "nf4",
+    )
+    return trainer.method_of(draft, adapters)

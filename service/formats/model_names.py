@@ -1,0 +1,58 @@
+"""Names of models as Hugging Face's tools write them, and the rows of the catalogue with their dimensions."""
+
+import re
+from dataclasses import dataclass
+
+from service.catalogue import shipped_catalogue
+from service.errors import UnknownName
+from service.estimator.question import Model
+
+_TUNED = re.compile(
+    r"(?i)[-_.](?:instruct(?:ion)?|chat|it|pt|base|hf|sft|dpo|unsloth|bnb|4bit|8bit|gptq|awq|int4|int8|bf16|fp16|2507)$"
+)
+"""Ends of names that tell what a model was tuned or stored for, and nothing of its dimensions."""
+
+_PATH = re.compile(r"[/.~]|.*/.*/")
+"""Start of a folder's name; a Hugging Face id has one slash."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A model that a file names."""
+
+    name: str | None
+    """The name for a question; None for a folder that tells no model."""
+    model: Model | None
+    """Its dimensions, where the catalogue has them."""
+    assumption: str | None
+
+
+def named_model(given: str) -> NamedModel:
+    """The model of a Hugging Face id or a folder.
+
+    >>> named_model("Qwen/Qwen2.5-7B").name, named_model("/data/Llama-2-7b-chat-hf").name
+    ('Qwen/Qwen2.5-7B', 'llama-2-7b')
+    >>> named_model("/data/checkpoint-500").name, named_model("some/new-model").name
+    (None, 'some/new-model')
+    """
+    names = [given, *_plain_names(given.rstrip("/").rpartition("/")[2])]
+    for name in names:
+        try:
+            row = shipped_catalogue().find_model(name).row
+        except UnknownName:
+            continue
+        if name == given:
+            return NamedModel(given, row.model, None)
+        note = f"the model is taken for {row.slug} by its name: tuned models have the dimensions of their base"
+        return NamedModel(row.slug, row.model, note)
+    if _PATH.match(given):
+        return NamedModel(None, None, "the model is a folder whose name is in no catalogue: give model")
+    return NamedModel(given, None, None)
+
+
+def _plain_names(name: str) -> list[str]:
+    """A model's own name, and what is left of it without ends that say what it was tuned for."""
+    found = [name]
+    while (shorter := _TUNED.sub("", found[-1])) != found[-1]:
+        found.append(shorter)
+    return [*found, *(one.removeprefix("Meta-") for one in found if one.startswith("Meta-"))]

@@ -1,0 +1,116 @@
+"""Files that are sent together: the one that says how to train, and those that it names or stands under."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from service.errors import Problem, Refused
+from service.formats.frameworks.trainer import ACCELERATE, DEEPSPEED
+from service.formats.recognise import (
+    NOT_RECOGNISED,
+    STATE_IT,
+    Recognised,
+    format_of,
+    recognise,
+    recognise_words,
+    refuse_another,
+    syntax_of,
+)
+from service.formats.targets import FORMATS, SYNTAXES
+from service.formats.text import Entry
+from service.text_bounds import FIELD, Place, refusal
+
+FILES = "files"
+"""Field of the files beside the first."""
+
+_PATHS = (DEEPSPEED, ACCELERATE, "fsdp_config", "deepspeed_config.deepspeed_config_file")
+"""Settings that name a file."""
+
+_UNDER = {"deepspeed": DEEPSPEED, "accelerate": ACCELERATE}
+"""Settings that files of these formats stand under, where no setting names them."""
+
+_ABOVE = ("transformers", "trl", "axolotl", "llama-factory")
+"""Formats of tools that DeepSpeed and accelerate stand under."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A file with its format and settings, those of the files beside it included."""
+
+    format: str
+    entries: tuple[Entry, ...]
+    why: str | None
+    """Why it is of the format; None where the format was named."""
+
+
+def sent(format: str | None, text: str, files: Mapping[str, str]) -> Sent:
+    """The settings of files that are sent together; the first one's format is recognised unless it is named."""
+    first = _read(format, text)
+    others = {name: _read(None, content, name) for name, content in files.items()}
+    if first.format in _UNDER and format is None:
+        above = [name for name, other in others.items() if other.format in _ABOVE]
+        if above:
+            first, others[f"{first.format} file"] = others.pop(above[0]), first
+    return Sent(first.format, _joined(first.entries, others), first.why)
+
+
+def _read(format: str | None, text: str, name: str | None = None) -> Sent:
+    """One file with its format; a file of another tool is refused by that tool's name."""
+    try:
+        entries = SYNTAXES[FORMATS[format].syntax if format else syntax_of(text)](text)
+    except Refused:
+        found = recognise_words(text) or (_recognised_otherwise(format, text) if format else None)
+        if found is not None and format is None:
+            raise refusal(found.place, *_unread(found)) from None
+        if found is not None and format is not None:
+            refuse_another(found, format)
+        raise
+    recognised = recognise(entries)
+    if format is not None:
+        if recognised is not None:
+            refuse_another(recognised, format)
+        return Sent(format, entries, None)
+    recognised = recognised or recognise_words(text)
+    if recognised is None:
+        code, message, fix = NOT_RECOGNISED
+        where = f"{FILES}.{name}" if name else FIELD
+        raise Refused(Problem(field=where, code=code, message=message, fix=fix))
+    return Sent(format_of(recognised), entries, recognised.why)
+
+
+def _recognised_otherwise(format: str, text: str) -> Recognised | None:
+    """The tool of a text that is in another syntax than the format's."""
+    syntax = syntax_of(text)
+    if syntax == FORMATS[format].syntax:
+        return None
+    try:
+        return recognise(SYNTAXES[syntax](text))
+    except Refused:
+        return None
+
+
+def _unread(found: Recognised) -> tuple[str, str, str]:
+    message = f"this is a file of {found.tool.title}, and its syntax is none that is read: {found.why}"
+    return "not_read", message, STATE_IT
+
+
+def _joined(entries: Sequence[Entry], others: Mapping[str, Sent]) -> tuple[Entry, ...]:
+    """Settings with those of the files that they name in place of the names, and of those that they stand under."""
+    left = dict(others)
+    found: list[Entry] = []
+    for entry in entries:
+        path = entry.value[0] if isinstance(entry.value, tuple) and len(entry.value) == 1 else entry.value
+        base = path.rpartition("/")[2] if entry.name in _PATHS and isinstance(path, str) else ""
+        name = next((one for one in left if one.rpartition("/")[2] == base), None)
+        found += _under(entry.name, left.pop(name).entries, entry.place) if name else (entry,)
+    for name, other in left.items():
+        if other.format not in _UNDER:
+            message = f"a file beside the first is of {other.format}, and nothing in the first names it"
+            fix = "send DeepSpeed's or accelerate's file beside the script's arguments"
+            raise Refused(Problem(field=f"{FILES}.{name}", code="not_named", message=message, fix=fix))
+        found += _under(_UNDER[other.format], other.entries, None)
+    return tuple(found)
+
+
+def _under(setting: str, entries: Sequence[Entry], place: Place | None) -> list[Entry]:
+    """The settings of a file under another's setting, at the place that names the file."""
+    return [replace(one, name=f"{setting}.{one.name}", place=place or one.place) for one in entries]

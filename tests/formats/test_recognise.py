@@ -1,0 +1,100 @@
+"""Files of each tool are recognised as its own, and refused by its name where another format is named."""
+
+import pytest
+
+from service.errors import Refused
+from service.estimator import Layout, Recipe
+from service.estimator.resolve import resolve
+from service.features.exports.exports import import_file
+from service.formats.recognise import TOOLS, recognise, recognise_words
+from service.formats.rules import ExportRequest
+from service.formats.targets import FORMATS, TARGETS, read_any
+from tests.ask import question
+from tests.estimator.small_models import DENSE
+
+TEXTS: dict[str, str] = {
+    "verl": "data:\n  train_batch_size: 1024\nactor_rollout_ref:\n  model:\n    path: Qwen/Qwen2-7B\n",
+    "nemo": "trainer:\n  devices: 8\n  num_nodes: 1\nexp_manager:\n  name: gpt\nmodel:\n  micro_batch_size: 1\n",
+    "megatron-bridge": "model:\n  tensor_model_parallel_size: 2\ntrain:\n  train_iters: 10\n",
+    "megatron-yaml": "language_model:\n  num_layers: 24\nmodel_parallel:\n  tensor_model_parallel_size: 1\n",
+    "torchtune": "model:\n  _component_: torchtune.models.llama3.llama3_8b\nbatch_size: 2\n",
+    "maxtext": "base_emb_dim: 4096\nper_device_batch_size: 4\nici_fsdp_parallelism: -1\n",
+    "llm-foundry": "max_seq_len: 2048\nglobal_train_batch_size: 256\nmodel:\n  name: mpt_causal_lm\n",
+    "litgpt": "checkpoint_dir: c\nout_dir: o\ntrain:\n  global_batch_size: 8\n  micro_batch_size: 1\n",
+    "lightning": "trainer:\n  devices: 8\n  strategy: fsdp\nmodel:\n  class_path: my.Model\n",
+    "nanotron": "parallelism:\n  dp: 2\n  tp: 2\n",
+    "torchtitan": '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 8192\n',
+    "torchtitan-module": "torchtitan/train.py --module llama3 --config llama3_8b",
+    "axolotl": "base_model: NousResearch/Llama-3.2-1B\nsequence_len: 2048\nmicro_batch_size: 2\n",
+    "llama-factory": "model_name_or_path: Qwen/Qwen3-4B\nstage: sft\nfinetuning_type: lora\ntemplate: qwen3\n",
+    "accelerate": "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 8\n",
+    "deepspeed": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}}',
+    "trl": "model_name_or_path: Qwen/Qwen3-4B\nuse_peft: true\nmax_length: 1024\n",
+    "transformers": "train.py --model_name_or_path gpt2 --per_device_train_batch_size 8 --output_dir o",
+    "megatron-lm": "pretrain_gpt.py --num-layers 24 --hidden-size 1024 --seq-length 2048",
+}
+
+
+def test_each_tool_has_a_text() -> None:
+    assert [*TEXTS] == [tool.name for tool in TOOLS]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_text_is_of_its_tool_alone(name: str) -> None:
+    found = recognise(read_any(TEXTS[name]))
+    assert found is not None
+    assert found.tool.name == name
+    assert all(sign in found.why for sign in found.signs)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_file_of_another_tool_is_refused_by_its_name(name: str, format: str) -> None:
+    tool = next(tool for tool in TOOLS if tool.name == name)
+    if format in (tool.format, *tool.like):
+        import_file(format, TEXTS[name])
+        return
+    with pytest.raises(Refused) as caught:
+        import_file(format, TEXTS[name])
+    (problem,) = caught.value.problems
+    assert (problem.code, tool.title in problem.message) == ("another_format", True)
+    assert problem.message.startswith("line ")
+    assert problem.fix == f"send it as {tool.format}" if tool.format else "state the question" in problem.fix
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_without_a_format_a_text_is_read_or_refused_by_name(name: str) -> None:
+    tool = next(tool for tool in TOOLS if tool.name == name)
+    if tool.format is not None:
+        found = import_file(None, TEXTS[name])
+        assert (found.format, tool.title in (found.recognised or "")) == (tool.format, True)
+        assert import_file(found.format, TEXTS[name]).recognised is None
+        return
+    with pytest.raises(Refused, match=tool.title) as caught:
+        import_file(None, TEXTS[name])
+    assert [problem.code for problem in caught.value.problems] == ["not_read"]
+
+
+def test_what_is_written_is_recognised() -> None:
+    asked = question(DENSE, Recipe(sequence_length=1024, global_batch=8), Layout(tensor=2), gpus=8)
+    for name in FORMATS.keys() & TARGETS.keys():
+        version = next(iter(TARGETS[name].versions))
+        written = TARGETS[name].write(ExportRequest(question=resolve(asked).question, version=version))
+        found = recognise(read_any(written.content))
+        assert found is not None, name
+        assert found.tool.format == name
+
+
+def test_a_program_tells_of_its_tool() -> None:
+    text = "python3 -m verl.trainer.main_ppo \\\n  actor_rollout_ref.model.path=Qwen/Qwen2-7B trainer.nnodes=1\n"
+    found = recognise_words(text)
+    assert found is not None
+    assert (found.tool.name, found.place.line, found.place.column) == ("verl", 2, 3)
+    with pytest.raises(Refused, match="verl"):
+        import_file(None, text)
+
+
+def test_a_text_of_no_tool_is_refused() -> None:
+    with pytest.raises(Refused) as caught:
+        import_file(None, "colour: red\n")
+    assert [problem.code for problem in caught.value.problems] == ["not_recognised"]
