@@ -220,6 +220,29 @@ def largest_kind_bytes(stage: Stage, layer_bytes: list[Amount]) -> Amount:
     return reduce(maximum, [where(count > 0, one, 0.0) for count, one in pairs])
 
 
+def largest_layers_bytes(most: int, counts: tuple[Amount, ...], layer_bytes: list[Amount]) -> Amount:
+    """Bytes of so many of the largest layers, or of all if they are fewer.
+
+    Formula: min over t of n t + sum over kinds of count x max(b - t, 0), t any layer's bytes b or 0
+    Args:
+        most: layers, n [1]
+        counts: layers of each kind [1]
+        layer_bytes: bytes of a layer of each kind, b [byte]
+    Returns: the sum [byte]
+    Source: duality of linear programs
+
+    >>> largest_layers_bytes(3, (2, 5), [8.0, 1.0]), largest_layers_bytes(9, (2, 5), [8.0, 1.0])
+    (17.0, 21.0)
+    """
+    if not most:
+        return 0.0
+    bounds = [
+        most * least + summed(n * maximum(each - least, 0.0) for n, each in zip(counts, layer_bytes, strict=True))
+        for least in (0.0, *layer_bytes)
+    ]
+    return reduce(minimum, bounds)
+
+
 def _full_recompute(workload: Workload, degrees: Degrees, stage: Stage, whole: list[Amount]) -> Activations:
     """Kept and live bytes under full recompute; `whole` is what each kind of layer would keep."""
     group = 1 if workload.recompute.method == "block" else workload.recompute.layers or 1
@@ -235,12 +258,11 @@ def _full_recompute(workload: Workload, degrees: Degrees, stage: Stage, whole: l
         return ceil_div(again, group) * stream + other_bytes(counts, again)
 
     def again_bytes(kind: int, counts: tuple[Amount, ...]) -> Amount:
-        """A group's activations beside the stream it starts from; those of a block's others are gone by then."""
+        """A group of the largest layers, beside the stream it starts from; a block's others are gone by then."""
         layers = trained_layers(workload, counts)
         again = recomputed_layers(workload.recompute, layers, 1)
-        largest = reduce(maximum, [where(count > 0, one, 0.0) for count, one in zip(counts, whole, strict=True)])
-        others = minimum(maximum(minimum(group, layers) - 1, 0) * largest, _weighted(counts, whole) - whole[kind])
-        live = whole[kind] - stream + others - other_bytes(counts, again)
+        others = tuple(count - 1 if place == kind else count for place, count in enumerate(counts))
+        live = whole[kind] + largest_layers_bytes(group - 1, others, whole) - stream - other_bytes(counts, again)
         return where(both(again > 0, counts[kind] > 0), maximum(live, 0.0), 0.0)
 
     kinds = range(len(whole))
