@@ -85,6 +85,34 @@ class JobCheck(Documented):
     """The check behind it; null where there is none."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter(Documented):
+    """A file that makes a scheduler ask before a job starts."""
+
+    scheduler: str
+    """Name of the scheduler in the path."""
+    name: str
+    """Name of the file in the path."""
+    path: str
+    """Path that serves it."""
+    meaning: str
+    """What it does."""
+    check: str
+    """Path that it asks."""
+    kinds: tuple[str, ...]
+    """Kinds of Kubernetes objects that it checks; empty where it checks scripts and commands."""
+    source: str
+    """Interface of the scheduler, with the version or commit where it was read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapters(Documented):
+    """Files of schedulers."""
+
+    items: tuple[Adapter, ...]
+    """The files."""
+
+
 BatchKind = Literal["estimate", "memory", "flops", "gpu-hours", "check"]
 """Kind of the answers, by the name of the route that gives one alone."""
 

@@ -71,7 +71,7 @@ LEFT_OUT = {
     r"get /v1/cell/why": "says in a cell what a problem says",
     r"post /v1/models/import": "models.create takes the same config under hf_config",
     r"post /v1/prices/import": "the table of a spreadsheet; prices.create takes each of its rows",
-    r"\w+ /v1/adapters/.*": "schedulers ask in their own words, by the files that they fetch",
+    r"\w+ /v1/adapters(/.*)?": "schedulers ask in their own words, by the files that they fetch",
     r"get /v1/accuracy(/totals)?": "how near predictions come is for people to read",
     r"get /v1/sweeps/{sweep_id}/rows.parquet": "sweeps.save writes it to a file, whichever form its name says",
     r"get /v1/sweeps/{sweep_id}/events": "sweeps.wait tells the same, and asks again where a connection broke",

@@ -1,6 +1,7 @@
 """POST /v1/check, a verdict and one line for a scheduler, and /v1/adapters, the files and requests of schedulers."""
 
 import logging
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import PlainTextResponse, Response
 
-from service.answers.checks import Check, JobCheck
+from service.answers.checks import Adapter, Adapters, Check, JobCheck
 from service.api import requests
 from service.api.access.authorization import AccessDenied, caller_of
 from service.api.answers import json_answer
@@ -38,6 +39,7 @@ from service.features.checks.scheduled import (
     check_script,
     check_slurm_job,
 )
+from service.formats.launchers.manifests import KINDS
 from service.validation.flat import FlatQuestion, body_of_flat
 from service.validation.json_text import parse_object
 from service.validation.reading import to_bytes
@@ -98,24 +100,23 @@ async def _checked(request: Request, body: Mapping[str, Any], catalogue: Catalog
 
 WEB = FilePath(__file__).parents[2] / "web" / "adapters"
 
-FILES = {
-    "slurm/job_submit.lua": ("slurm/ask.lua", "slurm/job_submit.lua"),
-    "slurm/cli_filter.lua": ("slurm/ask.lua", "slurm/cli_filter.lua"),
-    **{
-        name: (name,)
-        for name in (
-            "kubernetes/webhook.yaml",
-            "kueue/controller.py",
-            "kueue/manifests.yaml",
-            "ray/checked_submit.py",
-            "skypilot/checked_launch.py",
-        )
-    },
-}
+_ROWS = tomllib.loads(FilePath(__file__).with_name("adapters.toml").read_text(encoding="utf-8"))["adapter"]
+
+FILES = {f"{row['scheduler']}/{row['name']}": tuple(row.pop("parts")) for row in _ROWS}
+"""Files in `WEB` that make up each file."""
+
+_KINDS = {"kubernetes": tuple(kind for kind in KINDS if kind != "Workload"), "kueue": ("Workload",)}
+
+ADAPTERS = Adapters(
+    items=tuple(
+        Adapter(path=f"/v1/adapters/{name}", kinds=_KINDS.get(row["scheduler"], ()), **row)
+        for name, row in zip(FILES, _ROWS, strict=True)
+    )
+)
 
 adapter_router = APIRouter(tags=["adapters"], route_class=requests.StrictRoute)
 
-SCHEDULERS = ("kubernetes", "kueue", "ray", "skypilot")
+SCHEDULERS = tuple(dict.fromkeys(one.scheduler for one in ADAPTERS.items if one.scheduler != "slurm"))
 
 
 def _path(description: str, example: str, choices: Sequence[str]) -> Any:
@@ -123,7 +124,7 @@ def _path(description: str, example: str, choices: Sequence[str]) -> Any:
 
 
 def _files_of(*schedulers: str) -> list[str]:
-    return [file for scheduler, _, file in (name.partition("/") for name in FILES) if scheduler in schedulers]
+    return [one.name for one in ADAPTERS.items if one.scheduler in schedulers]
 
 
 SlurmFile = Annotated[str, _path("The file.", "job_submit.lua", _files_of("slurm"))]
@@ -132,6 +133,14 @@ AdapterFile = Annotated[str, _path("The file.", "webhook.yaml", _files_of(*SCHED
 Token = Annotated[str, Path(description="The secret of the webhook.", examples=["a-secret-of-16-letters"])]
 SiteQuery = Annotated[requests.Parameters, Depends(requests.whole_query(FlatQuestion, is_described=False))]
 CallerCatalogue = Annotated[Catalogue, Depends(catalogue_of)]
+
+
+@adapter_router.get(
+    "/v1/adapters", summary="Files for the operators of schedulers", response_model=requests.answer(Adapters)
+)
+async def list_adapters() -> Response:
+    """List files with what they do, what they ask and what they check."""
+    return json_answer(ADAPTERS)
 
 
 @adapter_router.get(

@@ -62,7 +62,7 @@ class _Training(NamedTuple):
 
     pods: list[_Pods]
     script: str | Problem | None = None
-    """The command where it is not that of the first pods with GPUs, or why there is none."""
+    """The command where it is not that of the pods, or why there is none."""
 
 
 def scheduled_by_kubernetes(manifest: Mapping[str, Any]) -> Scheduled:
@@ -81,7 +81,7 @@ def scheduled_by_kubernetes(manifest: Mapping[str, Any]) -> Scheduled:
     labels = _labels(first.spec)
     limit = _count(spec.get("activeDeadlineSeconds")) or _count(_object(spec, "runPolicy").get("activeDeadlineSeconds"))
     return Scheduled(
-        script=_script(first.trainer) if training.script is None else training.script,
+        script=_scripts(pods, training.pods) if training.script is None else training.script,
         gpus=min(sum(one.gpus_each * one.count for one in pods), MOST_GPUS),
         gpus_each=first.gpus_each,
         gpu=next((labels[label] for label in LABELS if label in labels), None),
@@ -245,6 +245,13 @@ LONGEST_VALUE = 256
 
 _REFERENCE = re.compile(r"\$(\$?)\(([A-Za-z_][\w.-]{0,127})\)")
 """A variable in a command of a container, or with two signs the text itself."""
+
+
+def _scripts(pods: list[_Pods], others: list[_Pods]) -> str | Problem:
+    """What pods start, first those with GPUs; a pod without any may start the program on theirs."""
+    scripts = dict.fromkeys(_script(one.trainer) for one in (*pods, *others))
+    known = [script for script in scripts if isinstance(script, str)]
+    return "\n".join(known) if known else next(iter(scripts))
 
 
 def _script(container: Mapping[str, Any]) -> str | Problem:

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import yaml
 
+from service.formats.launchers.manifests import KINDS
 from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask, example_of
 
 REVIEW = f"/v1/adapters/kubernetes/admission/{ADMISSION_TOKEN}"
 CHECK = "/v1/adapters/kubernetes/check"
 NODES = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
-KINDS = ["Job", "JobSet", "PyTorchJob", "TrainJob", "Workload"]
+WRITTEN = ["Job", "JobSet", "PyTorchJob", "TrainJob", "Workload"]
 
 FITS: dict[str, Any] = {
     "model": "llama-2-7b",
@@ -61,7 +62,7 @@ def reviewed(ask: Ask, manifest: Any) -> dict[str, Any]:
     return response
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WRITTEN)
 def test_a_manifest_is_judged_as_the_question_that_it_was_written_from(kind: str, ask: Ask) -> None:
     found = ask("POST", CHECK, json=manifest_of(kind, ask, FITS)).json()
     whole = ask("POST", "/v1/check", json=FITS).json()
@@ -70,7 +71,7 @@ def test_a_manifest_is_judged_as_the_question_that_it_was_written_from(kind: str
     assert found["check"]["gpu_hours"]["value"] == pytest.approx(whole["gpu_hours"]["value"], rel=0.02)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WRITTEN)
 def test_the_webhook_admits_what_fits_and_refuses_what_does_not(kind: str, ask: Ask) -> None:
     fits = reviewed(ask, manifest_of(kind, ask, FITS))
     assert fits["allowed"] is True
@@ -229,3 +230,15 @@ def test_the_question_of_a_site_is_no_place_to_hide(ask: Ask) -> None:
     answer = ask("POST", "/v1/adapters/slurm/check", json={"script": "", "question": []})
     assert answer.status_code == 422
     assert ask("POST", "/v1/check", json={**QUESTION, "question": {}}).status_code == 422
+
+
+def test_the_list_of_adapters_names_every_file_and_what_it_asks(ask: Ask) -> None:
+    listed = ask("GET", "/v1/adapters").json()["items"]
+    assert [one["path"] for one in listed] == [f"/v1/adapters/{one['scheduler']}/{one['name']}" for one in listed]
+    assert {one["scheduler"] for one in listed} == {"slurm", "kubernetes", "kueue", "ray", "skypilot"}
+    for one in listed:
+        file = ask("GET", one["path"])
+        assert file.status_code == 200
+        assert one["check"].removesuffix("{token}") in file.text or one["name"] == "manifests.yaml"
+    (webhook,) = [one for one in listed if one["name"] == "webhook.yaml"]
+    assert webhook["kinds"] == [kind for kind in KINDS if kind != "Workload"]
