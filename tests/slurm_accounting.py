@@ -29,7 +29,7 @@ _LINES = (
     "AccountingStorageType=accounting_storage/slurmdbd",
     "AccountingStorageHost=127.0.0.1",
     "AccountingStorageTRES=gres/gpu",
-    "AccountingStoreFlags=job_comment",
+    "AccountingStoreFlags=job_comment,job_script",
 )
 """Without job_comment Slurm forgets the comment, and with it the estimate, when the job ends."""
 

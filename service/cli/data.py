@@ -142,6 +142,47 @@ def reconcile(  # noqa: PLR0913 - each is an option of the command
     print_answer(reconciled, reconciliation_report, as_json=as_json, as_csv=as_csv, csv=reconciliation_csv)
 
 
+AuditFile = Annotated[
+    str | None,
+    typer.Argument(
+        help="Objects of Kubernetes in JSON (kubectl get -o json, or the audit log), or a table of sacct; - for "
+        "standard input; absent: sacct is called."
+    ),
+]
+Scripts = Annotated[str | None, typer.Option(help="What sacct --batch-script printed of the jobs of the table.")]
+Site = Annotated[str, typer.Option(help="What holds for every job, as in the address of a hook: gpu=h100.")]
+
+
+@app.command()
+def audit_jobs(
+    file: AuditFile = None,
+    *,
+    scripts: Scripts = None,
+    since: Since = None,
+    until: Until = None,
+    site: Site = "",
+    as_json: AsJson = False,
+) -> None:
+    """Report which recorded jobs would have been denied, warned of or not judged. Needs no server."""
+    from urllib.parse import parse_qsl
+
+    from service.catalogue import shipped_catalogue
+    from service.cli.console import Progress
+    from service.cli.reports import audit_report
+    from service.features.checks.audit import audit, records_of_file, records_of_sacct
+    from service.validation.flat import body_of_flat
+
+    if file is not None and (since or until):
+        raise typer.BadParameter(
+            "--since and --until choose what sacct is asked for, and a file holds what it answered"
+        )
+    parts = {name: part for name, part in body_of_flat(parse_qsl(site)).items() if part}
+    records = records_of_sacct(since, until, parts) if file is None else records_of_file(file, scripts, parts)
+    with Progress() as progress:
+        audited = audit(records, shipped_catalogue(), progress.report)
+    print_answer(audited, audit_report, as_json=as_json)
+
+
 PANEL = "To work on traincost itself, in its source"
 
 

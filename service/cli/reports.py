@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from service.answers.launch_checks import Compared, LaunchCheck, Outlook, ProbeAnswer
     from service.answers.plans import PlanAnswer, PlanCounts, PlanRow, Solution
     from service.answers.profiles import ProfileAnswer
+    from service.features.checks.audit import JobAudit
     from service.features.compare.compare import Comparison
     from service.features.sensitivity.vary import Variations
 
@@ -619,6 +620,33 @@ def _job_cells(job: ReconciledJob) -> tuple[str, ...]:
         "-" if ratio is None else f"{ratio:.3g}",
         INSIDE[job.is_inside],
     )
+
+
+AUDIT_HEADER = ("job", "state", "GPUs", "verdict", "reason")
+
+
+def audit_report(audited: JobAudit) -> str:
+    """Recorded jobs as text, those that would have been denied first, and totals."""
+    order = ("deny", "warn", "unknown", "ok")
+    jobs = sorted(audited.jobs, key=lambda one: order.index(one.verdict))
+    rows = [
+        (one.job, one.state or "-", "-" if one.gpus is None else str(one.gpus), one.verdict, one.reason) for one in jobs
+    ]
+    counts = ", ".join(f"{audited.verdicts.get(verdict, 0)} {verdict}" for verdict in order)
+    lists = {
+        "Not judged": [f"{count} {code}" for code, count in sorted(audited.not_judged.items())],
+        "Notes": [
+            *_audit_note(audited.denied_but_completed, "would have been denied, and completed: read their reasons"),
+            *_audit_note(audited.passed_over, "without GPUs, made by other objects, or of kinds that are not read"),
+            *_audit_note(audited.unreadable, "records cannot be read"),
+        ],
+    }
+    head = ["\n".join(table([AUDIT_HEADER, *rows]))] if rows else []
+    return "\n\n".join([*head, f"{len(jobs)} jobs: {counts}", *sections(lists)])
+
+
+def _audit_note(count: int, text: str) -> tuple[str, ...]:
+    return (f"{count} {text}",) if count else ()
 
 
 MEASURED_HEADER = ("device", "probe", "quantity", "calibration", "counted", "quarantined", "MAPE", "median", "bias")

@@ -11,6 +11,7 @@ from service.estimator.complete import CompleteOwnedPrice
 from service.estimator.constants import CHECKPOINT_SECONDS, calibration_of, own_scale
 from service.estimator.memory.device import verdict_of
 from service.estimator.model.build import MIXERS, trains_everything
+from service.estimator.model.counts import parameter_counts
 from service.estimator.model.ledger import padding_fraction
 from service.estimator.parallelism.buckets import gathers_beside, reduce_bucket_numbers, reduces_beside
 from service.estimator.question import OffloadName, OwnedPrice, Price, Question, Recompute, Software
@@ -316,11 +317,19 @@ def candidate_ladders(question: Question, resolved: ResolvedQuestion, biggest: s
     yield from (*first, *axes, *last)
 
 
-def last_ladders(question: Question, factor: float) -> Iterator[Ladder]:
-    """Changes to try if no other field is enough: more GPUs, and methods that train less."""
+def last_ladders(question: Question, resolved: ResolvedQuestion, factor: float) -> Iterator[Ladder]:
+    """Changes to try if no other field is enough: more GPUs, and for fine-tuning methods that train less."""
     yield _more_gpus(question, factor)
-    if question.recipe.method == "full":
+    if question.recipe.method == "full" and not _is_pretraining(question, resolved):
         yield _recipe_changes(question, "method", ("lora", "qlora"))
+
+
+def _is_pretraining(question: Question, resolved: ResolvedQuestion) -> bool:
+    """Whether adapters are no choice: the named software trains from the start, or there are too many tokens."""
+    workload, tokens = resolved.workload, question.recipe.training_tokens
+    if question.recipe.stack is not None and not workload.stack.quantizes:
+        return True
+    return tokens is not None and tokens > parameter_counts(workload.model, workload.ledger).total
 
 
 def _recipe_changes(question: Question, name: str, values: Iterable[Any]) -> Ladder:
@@ -496,7 +505,7 @@ def ranked_changes(question: Question, biggest: str, may_continue: Callable[[], 
     factor, seconds = before.device_bytes / before.memory.usable_bytes, before.token_seconds
     searches = _search_ladders(candidate_ladders(question, before.resolved, biggest, factor), MOST_TRIALS, may_continue)
     if not any(search.is_enough for search in searches):
-        searches += _search_ladders(last_ladders(question, factor), MOST_LAST_TRIALS, may_continue)
+        searches += _search_ladders(last_ladders(question, before.resolved, factor), MOST_LAST_TRIALS, may_continue)
     results = [change for search in searches for change in _best_change(search, before.device_bytes, seconds)]
     return tuple(sorted(results, key=lambda change: (VERDICTS.index(change.verdict), _cost(change)))[:MOST_CHANGES])
 

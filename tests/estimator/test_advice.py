@@ -94,6 +94,21 @@ def test_what_is_left_is_more_gpus_or_less_training() -> None:
     assert {"cluster.gpus", "recipe.method"} & {change.field for change in found}
 
 
+@pytest.mark.parametrize(
+    ("recipe", "may_adapt"),
+    [
+        ({"stack": "transformers"}, True),
+        ({"training_tokens": 1e6}, True),
+        ({"stack": "transformers", "training_tokens": 1e12}, False),
+        ({"stack": "megatron-core"}, False),
+        ({"stack": "torchtitan", "training_tokens": 1e6}, False),
+    ],
+)
+def test_adapters_are_named_for_fine_tuning_alone(recipe: dict[str, Any], may_adapt: bool) -> None:
+    asked = asking(gpus=1, recipe=Recipe(sequence_length=1024, **recipe), room=4e9)
+    assert ("recipe.method" in {change.field for change in memory_of(asked).changes}) is may_adapt
+
+
 def test_offload_of_both_is_found_beyond_offload_of_one() -> None:
     asked = asking(layout=Layout(offload="activations"), gpus=1, room=60e9)
     assert ("layout.offload", "optimizer-and-activations") in {

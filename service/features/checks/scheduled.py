@@ -1,6 +1,8 @@
 """Verdicts for schedulers: of a Slurm job, of a script and of an object of Kubernetes."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from service.answers.checks import Check, CheckVerdict, JobCheck
@@ -95,9 +97,16 @@ def check_script(body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuest
     return check_scheduled(scheduled, catalogue, keep)
 
 
-def check_manifest(manifest: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion) -> JobCheck:
+def check_manifest(
+    manifest: Mapping[str, Any],
+    catalogue: Catalogue,
+    keep: StoreQuestion,
+    site: Mapping[str, Any] = MappingProxyType({}),
+) -> JobCheck:
+    """Check an object of Kubernetes, with parts of the question that its annotation leaves out."""
     try:
-        return check_scheduled(scheduled_by_kubernetes(manifest), catalogue, keep)
+        job = scheduled_by_kubernetes(manifest)
+        return check_scheduled(replace(job, overrides=apply_merge_patch(site, job.overrides)), catalogue, keep)
     except Refused as refused:
         return _let_through("unknown", refused)
 

@@ -164,7 +164,7 @@ def _mpi_job(spec: Mapping[str, Any]) -> _Training:
 def _train_job(spec: Mapping[str, Any]) -> _Training:
     trainer = _object(spec, "trainer")
     if not trainer.get("resourcesPerNode"):
-        message = "the object gives no trainer.resourcesPerNode, so the GPUs of its runtime hold, which is not read"
+        message = "the object gives no trainer.resourcesPerNode, and its runtime, which does, is not read"
         raise Refused(_problem("in_runtime", message, "give trainer.resourcesPerNode"))
     container = {**trainer, "resources": trainer.get("resourcesPerNode")}
     overrides = [*_list(spec, "podTemplateOverrides"), *_list(spec, "podSpecOverrides")]

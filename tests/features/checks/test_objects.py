@@ -13,7 +13,7 @@ import yaml
 
 from service.errors import Refused
 from service.features.checks.scheduled import SILENT
-from service.formats.launchers.manifests import KINDS, scheduled_by_kubernetes
+from service.formats.launchers.manifests import KINDS, gpus_of, scheduled_by_kubernetes
 from tests.api.asking import ADMISSION_TOKEN, Ask
 
 FOLDER = Path(__file__).with_name("objects")
@@ -58,11 +58,11 @@ def training(name: str, layers: int) -> dict[str, Any]:
     found = deepcopy(public(name))
     words = ["torchrun", *MEGATRON.format(layers=layers).split()]
     limits = {"limits": {"nvidia.com/gpu": 8}}
-    has_gpus = any("nvidia.com/gpu" in str(one) or "google.com/tpu" in str(one) for one in containers_of(found))
+    trainers = [one for one in containers_of(found) if gpus_of(one)] or list(containers_of(found))
     for one in containers_of(found):
         one |= {"command": words, "args": []}
-        if not has_gpus or ("resources" in one and "gpu" in str(one)) or "tpu" in str(one):
-            one["resources"] = limits
+    for one in trainers:
+        one["resources"] = limits
     spec = found["spec"]
     if found["kind"] == "TrainJob":
         spec["trainer"] |= {"command": words, "resourcesPerNode": limits}
