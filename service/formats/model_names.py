@@ -8,7 +8,7 @@ from service.errors import UnknownName
 from service.estimator.question import Model
 
 _TUNED = re.compile(
-    r"(?i)[-_.](?:instruct(?:ion)?|chat|it|pt|base|hf|sft|dpo|unsloth|bnb|4bit|8bit|gptq|awq|int4|int8|bf16|fp16|2507)$"
+    r"(?i)[-_.](?:(?:instruct(?:ion)?|chat)(?:-v\d(?:\.\d)?)?|it|pt|base|hf|sft|dpo|unsloth|bnb|4bit|8bit|gptq|awq|int4|int8|bf16|fp16|2507)$"
 )
 """Ends of names that tell what a model was tuned or stored for, and nothing of its dimensions."""
 

@@ -56,7 +56,7 @@ def sent(format: str | None, text: str, files: Mapping[str, str]) -> Sent:
 def _read(format: str | None, text: str, name: str | None = None) -> Sent:
     """One file with its format; a file of another tool is refused by that tool's name."""
     try:
-        entries = SYNTAXES[FORMATS[format].syntax if format else syntax_of(text)](text)
+        entries = SYNTAXES[FORMATS[format].syntax if format else "any"](text)
     except Refused:
         found = recognise_words(text) or (_recognised_otherwise(format, text) if format else None)
         if found is not None and format is None:
@@ -74,7 +74,10 @@ def _read(format: str | None, text: str, name: str | None = None) -> Sent:
         code, message, fix = NOT_RECOGNISED
         where = f"{FILES}.{name}" if name else FIELD
         raise Refused(Problem(field=where, code=code, message=message, fix=fix))
-    return Sent(format_of(recognised), entries, recognised.why)
+    known = format_of(recognised)
+    if known not in _ABOVE:  # others read no launcher's options
+        entries = tuple(entry for entry in entries if not entry.name.startswith(f"{ACCELERATE}."))
+    return Sent(known, entries, recognised.why)
 
 
 def _recognised_otherwise(format: str, text: str) -> Recognised | None:

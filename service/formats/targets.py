@@ -15,6 +15,7 @@ from service.formats.frameworks import (
     torchtitan,
     transformers,
 )
+from service.formats.launched import read_launched
 from service.formats.launchers.clouds import DSTACK, SKYPILOT
 from service.formats.launchers.kubernetes import JOBSET, PYTORCHJOB, TRAINJOB, VOLCANO
 from service.formats.launchers.ray import RAY_TRAIN
@@ -64,7 +65,8 @@ class Format:
 
 def read_any(text: str) -> tuple[Entry, ...]:
     """The settings of a file in the syntax that it looks like."""
-    return SYNTAXES[syntax_of(text)](text)
+    syntax = syntax_of(text)
+    return read_launched(text) if syntax == "arguments" else SYNTAXES[syntax](text)
 
 
 SYNTAXES: Mapping[str, Callable[[str], tuple[Entry, ...]]] = {

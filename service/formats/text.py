@@ -434,9 +434,7 @@ def read_arguments(text: str) -> tuple[Entry, ...]:
     >>> [(entry.name, entry.value) for entry in read_arguments("x.py --a 1 2 --b=3 --c")]
     [('a', ('1', '2')), ('b', ('3',)), ('c', ())]
     """
-    words = list(islice(_words(text, Lines(text)), text_bounds.MOST_WORDS + 1))
-    if len(words) > text_bounds.MOST_WORDS:
-        raise refusal(words[-1][1], *text_bounds.TOO_MANY_WORDS)
+    words = placed_words(text)
     program = max((n for n, (word, _) in enumerate(words) if word.endswith(".py")), default=-1)
     found: list[tuple[str, list[str], Place]] = []
     for word, place in words[program + 1 :]:
@@ -450,6 +448,14 @@ def read_arguments(text: str) -> tuple[Entry, ...]:
                 place, "not_an_option", "the arguments begin with no option", "begin with one, such as --bf16"
             )
     return checked_once(Entry(name, tuple(values), place) for name, values, place in found)
+
+
+def placed_words(text: str) -> list[tuple[str, Place]]:
+    """The words of a command line with their places."""
+    words = list(islice(_words(text, Lines(text)), text_bounds.MOST_WORDS + 1))
+    if len(words) > text_bounds.MOST_WORDS:
+        raise refusal(words[-1][1], *text_bounds.TOO_MANY_WORDS)
+    return words
 
 
 def _words(text: str, lines: Lines) -> Iterator[tuple[str, Place]]:

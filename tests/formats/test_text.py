@@ -36,7 +36,7 @@ WRONG: list[tuple[str, str, str, int, int]] = [
     ("torchtitan", "[training]\nseq_len = true\n", "not_a_whole_number", 2, 11),
     ("torchtitan", "[training]\nseq_len = 1\nseq_len = 2\n", "not_toml", 3, 12),
     ("torchtitan", "[training\n", "not_toml", 1, 10),
-    ("deepspeed", '{"train_batch_size": "auto"}', "not_a_whole_number", 1, 22),
+    ("deepspeed", '{"train_batch_size": "many"}', "not_a_whole_number", 1, 22),
     ("deepspeed", '{\n "zero_optimization": {"stage": 1,\n  "stage": 2}}', "duplicate_key", 3, 3),
     ("deepspeed", '{"a": 1,}', "not_json", 1, 9),
     ("deepspeed", '{"a": 1e999}', "not_finite", 1, 7),

@@ -235,12 +235,21 @@ def _put_deepspeed(draft: drafts.Draft, entries: Sequence[Entry]) -> None:
     under = deepspeed_draft([replace(one, value=None) if one.value == "auto" else one for one in entries])
     layout, recipe = draft.layout, draft.recipe
     layout |= under.layout
-    model_ranks = layout["tensor"] * layout["context"] * layout["pipeline"]
-    processes = draft.get("num_processes", -1)
-    if processes > 0 and processes % model_ranks == 0:
-        layout["data"] = processes // model_ranks
+    put_ranks(draft, layout)
     recipe |= {**under.recipe, **draft.fields_of(RULES, "recipe")}
     draft.accumulation_steps = under.accumulation_steps
+
+
+def put_ranks(draft: drafts.Draft, layout: dict[str, Any]) -> None:
+    """The degrees that accelerate sets beside DeepSpeed's file, and the replicas that its processes leave."""
+    layout["tensor"] = max(layout["tensor"], draft.get(f"{_PARALLEL}tp_size", 1))
+    sequence = draft.get(f"{_PARALLEL}sp_size", 1)
+    if sequence > 1:
+        layout |= {"context": sequence, "context_method": "ulysses"}
+    model_ranks = layout["tensor"] * layout["context"] * layout["pipeline"]
+    processes = draft.get("num_processes", -1)
+    if "data" not in layout and processes > 0 and processes % model_ranks == 0:
+        layout["data"] = processes // model_ranks
 
 
 def accelerate_draft(entries: Sequence[Entry]) -> drafts.Draft:

@@ -53,7 +53,7 @@ def read_axolotl(entries: Sequence[Entry]) -> drafts.Draft:
         recomputes=bool(checkpointing),
         attention=_attention(draft),
         method=_method(draft),
-        compiled=draft.get("torch_compile", False),
+        compiled=draft.get("torch_compile", False) is not False,
         **_liger(draft),
         fsdp=_fsdp(draft),
         parallel=_parallel(draft),
@@ -125,7 +125,7 @@ def _liger(draft: drafts.Draft) -> dict[str, Any]:
             draft.not_understood("plugins", "a plugin changes the training")
         elif "cut_cross_entropy" in plugin and draft.get("cut_cross_entropy", True):
             draft.not_understood("plugins", "the head and the loss run in one kernel that keeps no logits")
-    return {"liger": all(layers), "liger_loss": loss}
+    return {"liger": all(layers), "liger_loss": loss, "liger_setting": "liger_rms_norm"}
 
 
 def _fsdp(draft: drafts.Draft) -> dict[str, Any] | None:

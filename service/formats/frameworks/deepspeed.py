@@ -5,6 +5,7 @@ runtime/tensor_parallel/config.py, runtime/activation_checkpointing/config.py, d
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from service.estimator.complete import CompleteQuestion
@@ -123,9 +124,27 @@ DEEPSPEED = rules.training_target(
 )
 
 
+FROM_ARGUMENTS = frozenset(
+    {
+        "train_micro_batch_size_per_gpu",
+        "train_batch_size",
+        "gradient_accumulation_steps",
+        "bf16.enabled",
+        "fp16.enabled",
+    }
+)
+"""Settings whose auto Trainer replaces by its own arguments. Source: transformers 5.24.0 integrations/deepspeed.py."""
+
+
 def read_deepspeed(entries: Sequence[Entry]) -> drafts.Draft:
-    """Draft of a DeepSpeed file."""
-    draft = deepspeed_draft(entries)
+    """Draft of a DeepSpeed file; what its auto stands for is open without the arguments that it comes from."""
+    opened = {entry.name for entry in entries if entry.value == "auto"} & FROM_ARGUMENTS
+    draft = deepspeed_draft([replace(one, value=None) if one.name in opened else one for one in entries])
+    if opened:
+        draft.assumptions.append("auto stands for what the script's arguments say: send them in files beside it")
+        draft.accumulation_steps = None if "gradient_accumulation_steps" in opened else draft.accumulation_steps
+    if opened & {"bf16.enabled", "fp16.enabled"}:
+        del draft.recipe["precision"]
     draft.assumptions.append("model, sequence length and tokens are the script's: give model and sequence_length")
     return draft
 

@@ -43,7 +43,8 @@ def read_llama_factory(entries: Sequence[Entry]) -> drafts.Draft:
     draft.without_effect("gradient_checkpointing", "disable_gradient_checkpointing decides")
     training.attention = draft.chosen("flash_attn", _FLASH, "auto")
     training.method = _method(draft)
-    training.liger = draft.get("enable_liger_kernel", training.liger)
+    if "enable_liger_kernel" in draft.settings:
+        training.liger, training.liger_setting = draft.settings["enable_liger_kernel"], "enable_liger_kernel"
     for name, optimizer in (("use_adam_mini", "adam-mini"), ("use_muon", "muon")):
         if draft.get(name):
             training.optimizer, training.is_fused = optimizer, False

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from service.formats import rules
 from service.formats.drafts import FATES, Draft
-from service.formats.frameworks.accelerate import accelerate_draft, deepspeed_entries
-from service.formats.frameworks.deepspeed import deepspeed_draft
+from service.formats.frameworks.accelerate import accelerate_draft, deepspeed_entries, put_ranks
+from service.formats.frameworks.deepspeed import FROM_ARGUMENTS, deepspeed_draft
 from service.formats.model_names import NamedModel, named_model
 from service.formats.text import Entry
 from service.text_bounds import Place
@@ -94,6 +94,7 @@ class Training:
     method: dict[str, Any] = field(default_factory=lambda: {"name": "full"})
     compiled: bool = False
     liger: bool = False
+    liger_setting: str = "use_liger_kernel"
     liger_loss: bool = True
     """Whether Liger's kernel makes the loss too, with the head."""
     chunked_loss: bool = False
@@ -263,6 +264,9 @@ def put_training(draft: Draft, training: Training, deepspeed: Sequence[Entry], a
         whole = f"{tool}.{name}"
         draft.fates[whole] = replace(setting, entry=replace(setting.entry, name=whole))
     draft.assumptions += beside.assumptions
+    if not (deepspeed or accelerate or training.fsdp):
+        note = "nothing here shards the model: every GPU has all of it, unless a launcher's own file says otherwise"
+        draft.assumptions.append(note)
     return draft
 
 
@@ -311,10 +315,8 @@ def _beside(
     deepspeed = deepspeed or deepspeed_entries(accelerate)
     if deepspeed:
         found = deepspeed_draft(resolved(deepspeed, training, model))
-        model_ranks = found.layout["tensor"] * found.layout["context"] * found.layout["pipeline"]
-        processes = launched.get("num_processes", -1) if launched else -1
-        if "data" not in found.layout and processes > 0 and processes % model_ranks == 0:
-            found.layout["data"] = processes // model_ranks
+        if launched is not None:
+            put_ranks(launched, found.layout)
         return found
     settings = [entry for entry in accelerate if training.fsdp is None or not _is_fsdp(entry)]
     return accelerate_draft([*settings, *_distributed_entries(training)])
@@ -348,9 +350,9 @@ def resolved(entries: Sequence[Entry], training: Training, model: NamedModel | N
     if width is not None:
         known["zero_optimization.reduce_bucket_size"] = width * width
         known["zero_optimization.stage3_prefetch_bucket_size"] = int(0.9 * width * width)
-    whole = (*known, "train_batch_size")
+    written = {*known, *FROM_ARGUMENTS}
     return [
-        replace(one, value=known.get(one.name)) if one.value == AUTO and one.name in whole else one for one in entries
+        replace(one, value=known.get(one.name)) if one.value == AUTO and one.name in written else one for one in entries
     ]
 
 
@@ -375,14 +377,14 @@ def _operations(draft: Draft, training: Training, beside: Mapping[str, Any]) -> 
     stack = beside["name"]
     if training.liger:
         if stack == "fsdp1":
-            draft.assumptions.append("Liger's kernels are not counted: the estimate of FSDP1 runs torch's operations")
+            draft.not_understood(training.liger_setting, "Liger's kernels are not estimated under FSDP1")
         else:
             found["implementation"] = "liger"
             found["cross_entropy"] = "liger" if training.liger_loss else "eager"
     elif training.chunked_loss and stack != "fsdp1":
         found["cross_entropy"] = "chunked"
     if training.compiled:
-        draft.assumptions.append("operations are compiled, and the estimate runs them one by one")
+        draft.not_understood("torch_compile", "operations are compiled, and the estimate runs them one by one")
     if stack == "transformers" and training.is_fused:
         found["fused_update"] = True
     return found

@@ -1,7 +1,8 @@
 """transformers and TRL: the arguments of scripts around Hugging Face's Trainer, on a command line, in YAML or JSON.
 
 Source: transformers 5.24.0 training_args.py, 4.57.6 and 4.36.2 for older names; huggingface/trl@f2cd577 (1.10)
-trl/trainer/*_config.py, trl/scripts/utils.py; lm-sys/FastChat@587d5cf fastchat/train (model_max_length, q_lora).
+trl/trainer/*_config.py, trl/scripts/utils.py; lm-sys/FastChat@587d5cf fastchat/train (model_max_length, q_lora);
+huggingface/peft@5d602fd examples/sft/train.py (use_peft_lora); artidoro/qlora@7f4e95a qlora.py (bits, source_max_len).
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,12 @@ _TABLE = rules.framework_table("transformers", *drafts.FATES, "trainings")
 FATES = drafts.fates_of({}, trainer.FSDP, trainer.TABLE, _TABLE, trainer.refused_trainings(_TABLE["trainings"]))
 
 _LENGTHS = ("max_seq_length", "max_length", "block_size", "model_max_length", "max_seq_len")
+
+_SWITCHES = ("use_peft", "use_lora", "use_peft_lora", "q_lora", "bits")
+_IN_4_BITS = ("load_in_4bit", "q_lora", "use_4bit_quantization")
+_IN_8_BITS = ("load_in_8bit", "bits", "use_8bit_quantization")
+_DOUBLED = ("use_bnb_nested_quant", "double_quant", "use_nested_quant")
+"""Settings of adapters and frozen matrices in TRL, FastChat, the examples of peft, and QLoRA."""
 
 _DTYPES = {
     **dict.fromkeys(("bfloat16", "bf16", "auto"), "bf16"),
@@ -43,14 +50,20 @@ def _read(entries: Sequence[Entry], *, is_trl: bool) -> drafts.Draft:
         _put_trl_defaults(draft, training)
     training.model = draft.get("model_name_or_path")
     length = next((name for name in _LENGTHS if name in draft.settings), None)
-    training.sequence_length = draft.settings[length] if length else 1024 if is_trl else None
+    training.sequence_length = draft.settings[length] if length else _parted_length(draft, is_trl=is_trl)
     training.weights = _weights(draft, is_trl=is_trl)
     training.attention = _attention(draft)
     training.method = _method(draft)
     training.liger = training.liger or draft.get("use_liger", False)
-    if not is_trl and length is None:
+    if training.sequence_length is None:
         draft.assumptions.append("the sequence length is the script's: give recipe.sequence_length")
     return trainer.put_training(draft, training, deepspeed, accelerate)
+
+
+def _parted_length(draft: drafts.Draft, *, is_trl: bool) -> int | None:
+    """The length of a prompt and of its answer together, as QLoRA's script gives them; TRL's own length without."""
+    parts = [draft.settings[name] for name in ("source_max_len", "target_max_len") if name in draft.settings]
+    return sum(parts) if parts else 1024 if is_trl else None
 
 
 def _put_trl_defaults(draft: drafts.Draft, training: trainer.Training) -> None:
@@ -83,20 +96,23 @@ def _attention(draft: drafts.Draft) -> str | None:
 
 
 def _method(draft: drafts.Draft) -> dict[str, Any]:
-    bits = 4 if draft.get("load_in_4bit") or draft.get("q_lora") or draft.get("bits") == 4 else None
-    eight = next((name for name in ("load_in_8bit", "bits") if draft.get(name) in (True, 8)), None)
+    bits = 4 if any(map(draft.get, _IN_4_BITS)) or draft.get("bits") == 4 else None
+    eight = next((name for name in _IN_8_BITS if draft.get(name) in (True, 8)), None)
     if eight is not None:
         draft.not_understood(eight, "frozen weights in 8 bits are not estimated")
-    switch = next((name for name in ("use_peft", "use_lora", "q_lora", "bits") if draft.get(name)), None)
+    switch = next((name for name in _SWITCHES if draft.get(name)), None)
+    if draft.get("full_finetune"):
+        return {"name": "full"}
     if switch is None:
-        for name in {"lora_r", "lora_rank", "lora_target_modules"} & draft.settings.keys():
+        for name in {"lora_r", "lora_rank", "lora_target_modules", "lora_modules"} & draft.settings.keys():
             draft.not_understood(name, "it tells of adapters, and nothing says whether they are used")
         return {"name": "full"}
     rank = draft.get("lora_r", draft.get("lora_rank", 16 if switch == "use_peft" else 8))
-    is_double = draft.get("use_bnb_nested_quant", draft.get("double_quant", switch in ("q_lora", "bits")))
+    doubled = (draft.settings[name] for name in _DOUBLED if name in draft.settings)
+    is_double = next(doubled, switch in ("q_lora", "bits"))
     adapters = trainer.Adapters(
         rank=rank,
-        targets=draft.get("lora_target_modules", ()),
+        targets=draft.get("lora_target_modules", draft.get("lora_modules", ())),
         dropout_fraction=draft.get("lora_dropout", 0.05),
         whole=draft.get("lora_modules_to_save", ()),
         quantization=None if bits is None else "nf4-double" if is_double else "nf4",

@@ -1,0 +1,83 @@
+"""Command lines of scripts around Hugging Face's Trainer: their options, and what the launcher before them sets.
+
+Source: accelerate 1.15.0 commands/launch.py (options that its file's settings become); torch 2.13 distributed/run.py;
+deepspeed 0.19.8 launcher/runner.py.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from service.formats.frameworks.trainer import ACCELERATE
+from service.formats.text import Entry, placed_words, read_arguments
+from service.text_bounds import Place
+
+_KINDS = {"multi_gpu": "MULTI_GPU", "use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP"}
+"""Switches of accelerate launch, and the distributed_type of its file."""
+
+_TOP = ("num_processes", "num_machines", "mixed_precision")
+
+_SECTIONS = {
+    "fsdp_": "fsdp_config.",
+    "parallelism_config_": "parallelism_config.",
+    "dynamo_": "dynamo_config.",
+    "deepspeed_": "deepspeed_config.",
+    "zero_stage": "deepspeed_config.",
+    "zero3_": "deepspeed_config.",
+    "offload_": "deepspeed_config.",
+    "gradient_accumulation_steps": "deepspeed_config.",
+    "gradient_clipping": "deepspeed_config.",
+}
+"""Sections of accelerate's file by the starts of their options."""
+
+_CONFIG = ("config_file",)
+
+
+def read_launched(text: str) -> tuple[Entry, ...]:
+    """The options of a script, and those of its launcher as the settings of accelerate's file.
+
+    >>> [(one.name, one.value) for one in read_launched("torchrun --nproc-per-node=8 --nnodes 2 train.py --bf16")]
+    [('accelerate.num_processes', 16), ('bf16', ())]
+    """
+    words = placed_words(text)
+    program = max((number for number, (word, _) in enumerate(words) if word.endswith(".py")), default=0)
+    return (*_launcher(words[:program]), *read_arguments(text))
+
+
+def _launcher(words: Sequence[tuple[str, Place]]) -> Iterator[Entry]:
+    """What accelerate launch sets, or the number of processes of another launcher."""
+    options = dict(_options(words))
+    if [word for word, _ in words if word.rpartition("/")[2] == "accelerate"]:
+        yield from _accelerate(options)
+        return
+    each = next((options[name] for name in ("nproc_per_node", "num_gpus", "nproc") if name in options), None)
+    nodes = next((options[name] for name in ("nnodes", "num_nodes") if name in options), None)
+    if each is not None and each.value.isdecimal() and (nodes is None or nodes.value.isdecimal()):
+        count = int(each.value[:9]) * int(nodes.value[:9] if nodes else 1)
+        yield Entry(f"{ACCELERATE}.num_processes", count, each.place)
+
+
+def _accelerate(options: dict[str, Entry]) -> Iterator[Entry]:
+    for name, entry in options.items():
+        section = next((section for start, section in _SECTIONS.items() if name.startswith(start)), "")
+        if name in _CONFIG:
+            yield Entry(ACCELERATE, entry.value, entry.place)
+        elif name in _KINDS:
+            yield Entry(f"{ACCELERATE}.distributed_type", _KINDS[name], entry.place)
+        elif section or name in _TOP:
+            yield Entry(f"{ACCELERATE}.{section}{name}", _scalar(entry.value), entry.place)
+
+
+def _options(words: Sequence[tuple[str, Place]]) -> Iterator[tuple[str, Entry]]:
+    """Options before a program by name, with an underscore for each hyphen."""
+    for number, (word, place) in enumerate(words):
+        if not word.startswith("--"):
+            continue
+        name, equals, value = word[2:].partition("=")
+        after = words[number + 1][0] if number + 1 < len(words) else ""
+        name = name.replace("-", "_")
+        yield name, Entry(name, value if equals else "" if after.startswith("-") else after, place)
+
+
+def _scalar(word: str) -> int | bool | str:
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    return int(word) if word.isdecimal() and len(word) < 10 else word
