@@ -249,3 +249,20 @@ def test_a_group_that_runs_again_holds_the_largest_layer_as_often_as_there_is_on
     kept = replace(job("small hybrid", 8192, Layout(pipeline=2)), gpu=gpu)
     kept = replace(kept, cluster=replace(kept.cluster, gpu=gpu.slug))
     rise([estimate_memory(with_recipe(kept, recompute=Recompute(granularity="full", layers=2))), estimate_memory(kept)])
+
+
+def test_a_module_that_runs_again_takes_no_room_from_flat_copies_beside_the_largest_result() -> None:
+    """60.0 GB without recompute and 60.3 GB with the MLP's, as counted when its layer kept no other result."""
+    wide = replace(models()["gpt3-175b"], vocab_size=262144, num_hidden_layers=1, intermediate_size=1000)
+    kept = replace(job("gpt3-175b", 32768, Layout(data=16, context=4), stack="nanotron"), model=wide)
+    rule = Recompute(granularity="selective", modules=("mlp",))
+    rise([estimate_memory(with_recipe(kept, recompute=rule)), estimate_memory(kept)])
+
+
+def test_a_wider_latent_takes_nothing_back_where_tensor_ranks_split_its_tokens() -> None:
+    """2.51 GB reserved at rank 512 and 2.48 GB at 1,024, as counted when each rank had the latents of all tokens."""
+    layout = Layout(data=64, tensor=8, context=8, pipeline=8, expert=2)
+    asked = job("small latent", 16384, layout, stack="nanotron", global_batch=1024)
+    asked = with_model(asked, num_hidden_layers=64, tie_word_embeddings=True)
+    asked = with_model(asked, num_experts=16, num_experts_per_tok=4, moe_intermediate_size=512)
+    rise([estimate_memory(with_model(asked, q_lora_rank=rank)) for rank in (512, 768, 1024, 2048)])

@@ -845,38 +845,49 @@ def _cast_of(workload: Workload, ops: Ops, split: tuple[Amount, ...]) -> Amount:
     return numbers
 
 
-_KEEPING = {"core_attn", "layernorm", "moe_act"}
-"""Modules whose recompute drops no result of a matrix product."""
-
-
 def _largest_tensor(workload: Workload, stage: Stage, split: tuple[Amount, ...]) -> tuple[Amount, Amount, Amount]:
     """Bytes of one sequence of the largest result of a product in any layer; layers that keep it, and make it again."""
-    by_kind: list[Amount] = []
-    for ops in workload.ledger.kinds:
-        largest: Amount = 0.0
-        for weight in (weight for op in ops for weight in op.weights if weight.matrices):
-            largest = maximum(largest, weight.columns / split[weight.split])
-        by_kind.append(largest * workload.recipe.sequence_length * workload.precision.element_bytes)
+    kinds, each_bytes = workload.ledger.kinds, workload.recipe.sequence_length * workload.precision.element_bytes
+    by_kind = [_widest(ops, split) for ops in kinds]
     most = largest_kind_bytes(stage, by_kind)
     large = [where(one == most, count, 0) for count, one in zip(stage.kind_counts, by_kind, strict=True)]
-    return most, *_kept_and_again(workload, stage, large)
+    return most * each_bytes, *_kept_and_again(workload, stage, split, large)
 
 
-def _kept_and_again(workload: Workload, stage: Stage, large: list[Amount]) -> tuple[Amount, Amount]:
+def _widest(ops: Ops, split: tuple[Amount, ...], dropped: frozenset[str] = frozenset()) -> Amount:
+    """Most columns of a product's result on one rank, of operations that recompute of some modules does not run again.
+
+    The result of a matrix that every rank holds is split as the tokens that it reads.
+    """
+    widest: Amount = 0.0
+    for op in ops:
+        for weight in op.weights if dropped.isdisjoint(op.modules) else ():
+            divisor = split[op.split if weight.split is Split.WHOLE else weight.split]
+            widest = maximum(widest, weight.columns / divisor if weight.matrices else 0.0)
+    return widest
+
+
+def _kept_and_again(
+    workload: Workload, stage: Stage, split: tuple[Amount, ...], large: list[Amount]
+) -> tuple[Amount, Amount]:
     """Layers of those that keep their largest product; those of one recompute that make it again, beyond the kept.
 
     None is made again where layers of another kind may be those that need most for it.
     """
-    rule = workload.recompute
+    rule, kinds = workload.recompute, workload.ledger.kinds
     if rule.granularity == "full":
         layers = trained_layers(workload, stage.kind_counts)
         share = repeated_forwards(rule, layers, len(stage.chunk_counts))
         again, group = [share * count for count in large], 1 if rule.method == "block" else rule.layers or 1
         freed, others = (1 - share) * summed(large), summed(stage.kind_counts) - summed(large)
     else:
-        dropped = set(rule.modules) - _KEEPING
-        drops = [any(dropped & set(saved.modules) for op in ops for saved in op.saved) for ops in workload.ledger.kinds]
-        again, group, freed = [count * drop for count, drop in zip(large, drops, strict=True)], 1, 0
+        dropped = frozenset(rule.modules)
+        again = [
+            where(_widest(ops, split, dropped) < _widest(ops, split), count, 0)
+            for count, ops in zip(large, kinds, strict=True)
+        ]
+        drops = [any(not dropped.isdisjoint(saved.modules) for op in ops for saved in op.saved) for ops in kinds]
+        group, freed = 1, 0
         others = summed(count * drop for count, drop in zip(stage.kind_counts, drops, strict=True)) - summed(again)
     together = maximum(minimum(group, summed(again)) - freed, 0)
     return summed(large) - summed(again), where(others == 0, together, 0)
