@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from statistics import median_low
 from typing import Any
 
 from service.calibration.scores import READ_OFF, Score, score
@@ -36,14 +35,6 @@ EXPLAINED = {
 """Why rows that ran out of memory cannot be told."""
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """The value, of equals the middle one, with which another source's rows have the least mean error."""
-
-    source: str
-    values: tuple[float, ...]
-
-
 WITHOUT: dict[str, dict[tuple[Any, str], Any]] = {
     "bloom": {
         (stacks, "STACKS"): {
@@ -51,12 +42,7 @@ WITHOUT: dict[str, dict[tuple[Any, str], Any]] = {
             "deepspeed": replace(stacks.STACKS["deepspeed"], keeps_step_gradients=False),
         },
     },
-    "nanotron": {(device, "HELD_ROOM"): device.HELD_SHARE / device.RESERVED_SHARE[1]},
-    "torchtitan": {
-        (device, "EXPANDABLE_SHARE"): device.RESERVED_SHARE,
-        (device, "HELD_SHARE"): Fitted("nanotron", tuple(1 + step / 200 for step in range(11))),
-        (device, "HELD_ROOM"): Fitted("nanotron", tuple(step / 100 for step in range(80, 101))),
-    },
+    "torchtitan": {(device, "EXPANDABLE_SHARE"): device.RESERVED_SHARE},
     MEGATRON: {
         (memory, "LAYERS_ON_DEVICE"): 2,
         (stacks, "CROSS_ENTROPIES"): {
@@ -66,9 +52,7 @@ WITHOUT: dict[str, dict[tuple[Any, str], Any]] = {
         (memory, "left_bytes"): lambda *_: 0.0,
     },
 }
-"""What each constant would be for somebody who has not seen the source that it was read off.
-
-Room: segments need it for the fragments of RESERVED_SHARE; torchtitan's rows are the same with any from 0.91 to 1."""
+"""What each constant would be for somebody who has not seen the source that it was read off."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +93,7 @@ PROMISES = (
     Promise("static, dense, below", of(MEGATRON, "static", moe=False, large=False), "p95_bytes", 0.05 * GB),
     Promise("static, MoE, below", of(MEGATRON, "static", moe=True, large=False), "p95_bytes", 0.05 * GB),
     Promise("torchtitan, reserved", of("torchtitan", "peak"), "mape_fraction", 0.04),
-    Promise("nanotron, reserved", of("nanotron", "peak"), "mape_fraction", 0.05),
+    Promise("nanotron, reserved", of("nanotron", "peak"), "mape_fraction", 0.04),
     Promise("bloom, device", of("bloom", "peak"), "mape_fraction", 0.04),
     Promise("qwen_readme, device", of("qwen_readme", "peak"), "mape_fraction", 0.04),
     Promise("internevo, device", of("internevo", "peak"), "mape_fraction", 0.06),
@@ -153,29 +137,8 @@ def _put(module: Any, name: str, value: Any) -> None:
 
 def evaluated_without(source: str, rows: tuple[MeasuredRow, ...], catalogue: Catalogue) -> tuple[Evaluation, ...]:
     """The rows of a source, with constants as they would be without it."""
-    values = {
-        place: fitted(place, value, rows, catalogue) if isinstance(value, Fitted) else value
-        for place, value in WITHOUT[source].items()
-    }
-    with constants(values):
+    with constants(WITHOUT[source]):
         return evaluate_rows([row for row in rows if row.text("source_key") == source], catalogue)
-
-
-EQUAL_ERRORS = 1e-3
-"""Mean errors that differ by less do not tell two values apart."""
-
-
-def fitted(place: tuple[Any, str], fit: Fitted, rows: tuple[MeasuredRow, ...], catalogue: Catalogue) -> float:
-    """The value that a constant would have if its other source alone gave it."""
-    errors = {}
-    for value in fit.values:
-        with constants({place: value}):
-            own = evaluate_rows([row for row in rows if row.text("source_key") == fit.source], catalogue)
-            errors[value] = scored(own, of(fit.source, "peak")).mape_fraction or 0.0
-    least = min(errors.values())
-    best = median_low(value for value, error in errors.items() if error <= least + EQUAL_ERRORS)
-    print(f"{place[1]} by {fit.source} alone: {best:.3f}, mean {in_words('_fraction', errors[best])}")
-    return best
 
 
 MOST_OF_A_CLASS_FRACTION = 0.04

@@ -10,7 +10,7 @@ from typing import Any
 from service.errors import Refused
 from service.estimator import Question, estimate, estimate_memory
 from service.estimator.answer import MemoryEstimate, Verdict
-from service.estimator.memory.device import HELD_SHARE, RESERVED_SHARE
+from service.estimator.memory.device import RESERVED_SHARE, flat_copy_bytes
 from service.estimator.memory.states import REDUCTION_BYTES
 from service.estimator.model.build import layer_shapes
 from service.estimator.parallelism.buckets import gather_bucket_numbers
@@ -234,7 +234,7 @@ def _shrunk(before: MemoryEstimate, change: Change, question: Question) -> Itera
     most, is_sharded = numbers_of(before), change.law == "zero_stage"
     live, cached, stepping = buffer_bytes(after, change.question) if is_sharded else (0.0, 0.0, 0.0)
     for name, number in numbers_of(after).items():
-        allowed = live if name in LIVE_NUMBERS else live * RESERVED_SHARE[1] + cached * HELD_SHARE
+        allowed = live if name in LIVE_NUMBERS else live * RESERVED_SHARE[1] + cached
         allowed += stepping if name == "first_step_peak_bytes" else 0.0
         if name in HELD and number > (most[name] + allowed) * (1 + TOLERANCE):
             yield Violation(change.law, name, f"{change.words}: {name} {gigabytes(most[name], number)}", question)
@@ -262,6 +262,8 @@ def buffer_bytes(answer: MemoryEstimate, question: Question) -> tuple[float, flo
         ahead = max(load.largest_layer, gather_bucket_numbers(workload))
         every = (load.parameters.dense + load.parameters.expert) * weight
         flat = every if workload.implementation.accumulates_whole else 0.0
+        flattened = trained * workload.state.weight_bytes if workload.stack.flattens_update else 0.0
+        copies = float(flat_copy_bytes(flattened, degrees.shard_group))
         in_turn = max(load.largest_trained_layer, load.largest_trained_end) * (weight + REDUCTION_BYTES)
         bounds = {
             "gathered_weights": (ahead + load.gathered_ends) * weight if frees and not waits else every,
@@ -271,13 +273,14 @@ def buffer_bytes(answer: MemoryEstimate, question: Question) -> tuple[float, flo
             "gradient_buckets": 2 * max(filled, load.largest_table) * workload.state.gradient_bytes,
             "gradients": trained * REDUCTION_BYTES if waits else flat,
             "step_gradients": stepping,
+            "update_buffers": copies,
         }
         live = sum(min(line.bytes, bounds.get(line.kind, 0.0)) for line in stage.lines)
         pools = 3 * max(load.largest_layer, load.gathered_ends) * weight
         pools += trained * workload.state.gradient_bytes / degrees.shard_group
-        copies = (2 + 1 / degrees.shard_group) * trained * workload.state.weight_bytes
-        cached = min(stage.cached_bytes, copies if workload.stack.flattens_update else pools)
-        made = min(float(rank_bytes_of(resolved, loaded).step_gradients), float(stepping))
+        cached = min(stage.cached_bytes, pools + copies)
+        held = rank_bytes_of(resolved, loaded)
+        made = min(float(held.step_gradients), float(stepping)) + min(float(held.flat_copies), copies)
         found.append((float(live), float(cached), made))
     live_bytes, cached_bytes, made_bytes = map(max, zip(*found, strict=True))
     return live_bytes, cached_bytes, made_bytes

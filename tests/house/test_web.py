@@ -12,7 +12,7 @@ WEB = SERVICE / "web"
 VENDORED = WEB / "vendor"
 MODULES = sorted((WEB / "page").glob("*.js"))
 
-NOT_A_LINE = {"in_flight", "host", "settled_cached"}
+NOT_A_LINE = {"in_flight", "host", "pools", "copied_peak", "settled_copied_peak"}
 """Fields of StageBytes that are no bytes on a GPU, or part of another."""
 
 

@@ -100,30 +100,30 @@ def _stage(rank: Rank, given: StageMemory, at: At) -> Iterator[Explanation]:
     beside = _reserved(resolved, given.allocated_peak_bytes, float(rank.held.cached))
     yield at(f"{path}.reserved_peak_bytes", device.reserved_bytes, beside.text, beside.inputs)
     settled = _reserved(resolved, given.allocated_peak_bytes, float(rank.held.settled_cached))
-    later = f"max(allocated_bytes * share, {_WHOLE} if {_WHOLE} <= held_room * room_bytes else 0)"
+    fits = "(allocated_bytes + held_bytes) * share <= room_bytes"
+    later = f"max(allocated_bytes * share, {_RESERVED} if {fits} else 0)"
     yield at(f"{path}.settled_reserved_bytes", device.settled_reserved_bytes, later, settled.inputs)
     several = float(resolved.degrees.accumulation) > 1
     first = summed_inputs({**first_step_lines(rank.held, several=several)})
     yield at(f"{path}.first_step_peak_bytes", first_step_peak_bytes, first.text, first.inputs)
-    early = _reserved(resolved, given.first_step_peak_bytes, float(rank.held.cached))
+    held = float(rank.held.cached_beside(given.first_step_peak_bytes))
+    early = _reserved(resolved, given.first_step_peak_bytes, held)
     yield at(f"{path}.first_step_reserved_bytes", device.reserved_bytes, early.text, early.inputs)
     idle = summed_inputs({**live_bytes(rank.held, BETWEEN_STEPS, ())})
     yield at(f"{path}.idle_bytes", stage_bytes, idle.text, idle.inputs)
 
 
-_WHOLE = "(allocated_bytes + held_bytes) * held_share"
+_RESERVED = "min(allocated_bytes * share + held_bytes, room_bytes / share)"
 
 
 def _reserved(resolved: ResolvedQuestion, allocated_bytes: float, held_bytes: float) -> Expression:
     workload = resolved.workload
     return Expression(
-        f"max(allocated_bytes * share, min({_WHOLE}, held_room * room_bytes))",
+        f"max(allocated_bytes * share, {_RESERVED})",
         {
             "allocated_bytes": allocated_bytes,
             "share": device.reserved_shares(workload)[1],
             "held_bytes": held_bytes,
-            "held_share": device.HELD_SHARE,
-            "held_room": device.HELD_ROOM,
             "room_bytes": device.allocator_room_bytes(workload),
         },
     )
@@ -574,6 +574,13 @@ def _placeholders_of(rank: Rank, stage: Stage) -> Expression:
     return Expression(f"bytes_each * ({total.text})", {"bytes_each": each, **total.inputs})
 
 
+def _flat_copies(rank: Rank, _: str) -> Explained:
+    """Flat copies of updated weights, while the data group gathers them."""
+    degrees, weight = rank.resolved.degrees, rank.resolved.workload.state.weight_bytes
+    inputs: Inputs = {**_trained(rank), "weight_bytes": weight, **numbers_of(degrees, "shard_group")}
+    return device.flat_copy_bytes, Expression("trained_weights * weight_bytes * (2 + 1 / shard_group)", inputs)
+
+
 def _workspace(rank: Rank, _: str) -> Explained:
     """Workspaces of libraries and buffers that stay."""
     workload, degrees = rank.resolved.workload, rank.resolved.degrees
@@ -600,6 +607,7 @@ _LINES: dict[str, Callable[[Rank, str], Explained]] = {
     "late_cast_weights": _cast_weights,
     "reduced_gradients": _reduced_gradients,
     "gradient_buckets": _buckets,
+    "flat_copies": _flat_copies,
     "context_buffers": _context_buffers,
     "attention_mask": _mask,
     "pipeline_buffers": _pipeline_buffers,

@@ -5,12 +5,13 @@ from math import erf, exp, hypot, log, sqrt
 from typing import Literal
 
 from service.estimator.answer import Basis, Interval, Verdict
-from service.estimator.constants import MeasuredBytes, calibration_of
-from service.estimator.degrees import OPTIMIZER_STATES, WEIGHTS, Degrees
+from service.estimator.constants import STEP_CONSTANTS, MeasuredBytes, calibration_of
+from service.estimator.degrees import OPTIMIZER_STATES, WEIGHTS, Degrees, divisors
 from service.estimator.memory.activations import RankLoad, rank_logits
-from service.estimator.numeric import Amount, Condition, both, maximum, minimum, summed, where
+from service.estimator.numeric import Amount, Condition, both, either, maximum, minimum, summed, where
 from service.estimator.parallelism.stages import stream_bytes
 from service.estimator.question import Gpu
+from service.estimator.software.precision import known_peak_flop_per_s
 from service.estimator.software.versions import at_least
 from service.estimator.workload import Workload
 
@@ -25,21 +26,15 @@ EXPANDABLE_SHARE = (1.0, 1.01, 1.05)
 """The same where segments grow instead of being opened anew, or pools and holes are known apart.
 Source: PyTorch CUDA caching allocator, expandable_segments; replays of its rules for published torchtitan runs."""
 
-HELD_ROOM = 0.92
-"""Share of its room above which the allocator fails to open a segment and gives back all that is cached.
-Source: published nanotron runs, of which any share from 0.87 to 0.93 explains the same ones."""
-
-HELD_SHARE = 1.01
-"""What fragments add where pools and holes are counted one by one. Source: as EXPANDABLE_SHARE, the middle."""
-
 
 def reserved_bytes(allocated_bytes: Amount, held_bytes: Amount, share: float, room_bytes: float) -> Amount:
     """Most bytes that the allocator holds on one GPU: live tensors, fragments, pools of other streams and holes.
 
     What it holds beside live tensors it gives back when the device has no more, and not before: it fills the device
-    first, and only live tensors and their fragments can run it out of memory.
+    first, but for fragments, and only live tensors and their fragments can run it out of memory. Pools and holes are
+    counted one by one, so that only live tensors have fragments.
 
-    Formula: max(allocated x share, min((allocated + held) x HELD_SHARE, HELD_ROOM x room))
+    Formula: max(allocated x share, min(allocated x share + held, room / share))
     Args:
         allocated_bytes: live tensors [byte]
         held_bytes: what the stack makes the allocator hold beside them [byte]
@@ -48,11 +43,11 @@ def reserved_bytes(allocated_bytes: Amount, held_bytes: Amount, share: float, ro
     Returns: bytes of one GPU [byte]
     Source: PyTorch CUDA caching allocator (frees cached blocks before it fails); reserved_shares; device.cached_bytes
 
-    >>> reserved_bytes(100.0, 0.0, 1.04, 200.0), reserved_bytes(100.0, 500.0, 1.04, 200.0)
-    (104.0, 184.0)
+    >>> reserved_bytes(100.0, 0.0, 1.04, 208.0), reserved_bytes(100.0, 500.0, 1.04, 208.0)
+    (104.0, 200.0)
     """
-    whole = (allocated_bytes + held_bytes) * HELD_SHARE
-    return maximum(allocated_bytes * share, minimum(whole, HELD_ROOM * room_bytes))
+    whole = allocated_bytes * share + held_bytes
+    return maximum(allocated_bytes * share, minimum(whole, room_bytes / share))
 
 
 def settled_reserved_bytes(allocated_bytes: Amount, held_bytes: Amount, share: float, room_bytes: float) -> Amount:
@@ -60,7 +55,7 @@ def settled_reserved_bytes(allocated_bytes: Amount, held_bytes: Amount, share: f
 
     Segments that large tensors opened after that are split among all others, so a fuller device may hold fewer bytes.
 
-    Formula: max(allocated x share, (allocated + held) x HELD_SHARE where that is at most HELD_ROOM x room)
+    Formula: reserved_bytes where (allocated + held) x share <= room, else allocated x share
     Args:
         allocated_bytes: live tensors [byte]
         held_bytes: what the stack makes the allocator hold beside them [byte]
@@ -72,16 +67,18 @@ def settled_reserved_bytes(allocated_bytes: Amount, held_bytes: Amount, share: f
         trainer.py (peaks are reset in the first five steps)
 
     >>> settled_reserved_bytes(100.0, 50.0, 1.04, 200.0), settled_reserved_bytes(100.0, 500.0, 1.04, 200.0)
-    (151.5, 104.0)
+    (154.0, 104.0)
     """
-    whole = (allocated_bytes + held_bytes) * HELD_SHARE
-    fits = fits_beside(allocated_bytes, held_bytes, room_bytes)
-    return maximum(allocated_bytes * share, where(fits, whole, 0.0))
+    fits = fits_beside(allocated_bytes, held_bytes, share, room_bytes)
+    return reserved_bytes(allocated_bytes, where(fits, held_bytes, 0.0), share, room_bytes)
 
 
-def fits_beside(allocated_bytes: Amount, held_bytes: Amount, room_bytes: float) -> Condition:
-    """Whether the allocator keeps what it caches beside live tensors, and need not free it to open a segment."""
-    return (allocated_bytes + held_bytes) * HELD_SHARE <= HELD_ROOM * room_bytes
+def fits_beside(allocated_bytes: Amount, held_bytes: Amount, share: float, room_bytes: float) -> Condition:
+    """Whether the allocator keeps what it caches beside live tensors, and need not free it to open a segment.
+
+    Segments for which there is no room have as many fragments as any.
+    """
+    return (allocated_bytes + held_bytes) * share <= room_bytes
 
 
 def reserved_shares(workload: Workload) -> Shares:
@@ -133,9 +130,12 @@ def cached_bytes(workload: Workload, degrees: Degrees, load: RankLoad, gradient_
         ZeRO-3 with streams of its own, freed after use: the largest group and one layer, with the rank's own part of
         the group, in the compute format; all sharded gradients, where none are live at the loss;
         the hole of the cross entropy's row for each logit; and that of a gathered stream where tensor ranks split it
-        nanotron: two results of row-split matrices a layer, as far as the host has launched ahead; a flat copy of all
-        updated weights; the rank's part of them and the whole again, where no freed activation is as large as the part,
-        or less the activations that a micro-batch without such a large one would not keep or compute again
+        nanotron: two results of row-split matrices a layer, of as many layers as the host has launched ahead: up to
+        LAUNCHES_AHEAD, and l (1 - h / g) at the end of a forward pass that the host starts beside the GPU, as after a
+        step, or after a stage's metadata, h its time for a layer and g the GPU's; and what a first
+        step holds before its update and its flat copies beyond the peak: one of all weights, and the rank's part with
+        the whole again, where no freed activation is as large as the part, or less the activations that a micro-batch
+        without such a large one would not keep or compute again
     Args:
         gradient_bytes: gradients of the rank [byte]
     Returns: bytes of one rank [byte]
@@ -176,12 +176,40 @@ KERNELS_OF_A_LAYER = 24
 """Kernels of the forward pass of one layer. Source: huggingface/nanotron@67c5ebb6 models/llama.py, counted."""
 
 
+FORWARD_HOST_SECONDS = STEP_CONSTANTS.layer_host_seconds / 3
+"""Time of the host to launch the forward pass of one layer.
+Source: StepConstants.layer_host_seconds, an assumption; the backward pass in it launches two products for one."""
+
+
 def _results_ahead_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> Amount:
     """Results of row-split matrices, two a layer, that wait for the GPU before their memory is free."""
     if not workload.stack.keeps_results_ahead:
         return 0.0
-    layers = minimum(load.layers, LAUNCHES_AHEAD / KERNELS_OF_A_LAYER)
+    ahead = load.layers * maximum(1 - FORWARD_HOST_SECONDS / layer_forward_seconds(workload, degrees), 0.0)
+    starts_beside = either(degrees.accumulation == 1, degrees.pipeline > 1)
+    layers = minimum(where(starts_beside, ahead, load.layers), LAUNCHES_AHEAD / KERNELS_OF_A_LAYER)
     return where(degrees.tensor > 1, 2 * stream_bytes(workload, degrees) * layers, 0.0)
+
+
+def layer_forward_seconds(workload: Workload, degrees: Degrees) -> Amount:
+    """Least time of one rank for the forward pass of a layer, the mean over the model's.
+
+    Formula: F / R + M / W
+    Returns: seconds of one micro-batch [s]
+    Source: the ledger's FLOP, F, and moved bytes, M; the GPU's dense peak, R, and memory bandwidth, W
+
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> round(layer_forward_seconds(sample_workload(), sample_degrees()), 5)
+    0.00581
+    """
+    split = divisors(degrees, workload.model, workload.vocabulary_multiple)
+    peak = known_peak_flop_per_s(workload.gpu, workload.precision.matrix_format)
+    layers, seconds = workload.ledger.layer_groups(), []
+    for count, ops in layers:
+        for op in ops:
+            moved = op.moved_bytes / split[op.split] + op.whole_bytes
+            seconds.append(count * (op.flop / split[op.split] / peak + moved / workload.gpu.memory_bytes_per_s))
+    return summed(seconds) * degrees.micro_batch / degrees.context / sum(count for count, _ in layers)
 
 
 @dataclass(slots=True)
@@ -190,6 +218,8 @@ class FlatCopies:
 
     weight_bytes: Amount
     """All updated weights in one tensor, which is larger than any freed one."""
+    every_bytes: Amount
+    """All flat copies."""
     again_bytes: Amount
     """The rank's part of them, and the whole again, where no freed activation is as large as the part."""
     has_again: Condition
@@ -215,14 +245,39 @@ def flat_copies(workload: Workload, degrees: Degrees, load: RankLoad) -> FlatCop
     weights = where(gathers, weights, 0.0)
     part, largest = weights / degrees.shard_group, load.largest_activation_bytes
     each = maximum(largest - part, 0.0)
-    return FlatCopies(weights, weights + part, part > largest, each * load.activation_layers, each * load.again_layers)
+    return FlatCopies(
+        weight_bytes=weights,
+        every_bytes=flat_copy_bytes(weights, degrees.shard_group),
+        again_bytes=weights + part,
+        has_again=part > largest,
+        spared_bytes=each * load.activation_layers,
+        spared_again_bytes=each * load.again_layers,
+    )
+
+
+def flat_copy_bytes(weight_bytes: Amount, replicas: Amount) -> Amount:
+    """Bytes of the flat copies of updated weights through which replicas gather them, inside the optimizer step.
+
+    Formula: W / z + W + W: the rank's part, the parts of all ranks, and what the collective receives them in
+    Args:
+        weight_bytes: updated weights of the rank, W [byte]
+        replicas: ranks that share the update, z [1]
+    Returns: bytes of one rank [byte]
+    Source:
+        huggingface/nanotron@67c5ebb6 distributed.py all_gather_coalesced; pytorch/pytorch ProcessGroupNCCL::allgather
+        (newLikeFlat)
+
+    >>> flat_copy_bytes(8.0, 4)
+    18.0
+    """
+    return weight_bytes * (2 + 1 / replicas)
 
 
 RESIDUALS = {
     ("megatron-core", "dense"): 0.030,
     ("megatron-core", "sparse"): 0.043,
     ("other", "dense"): 0.090,
-    ("other", "sparse"): 0.304,
+    ("other", "sparse"): 0.305,
 }
 """80 % of published peaks lie within exp(-r) and exp(r) of the prediction, by stack and kind of model.
 Source: the measurements that ship with service.calibration, those with the full configuration; each publisher counts
@@ -333,16 +388,17 @@ def beside_allocator(workload: Workload) -> Shares:
     """Bytes on the device that no allocator sees: the context, and communicators where there is more than one GPU.
 
     Formula:
-        CONTEXT_BYTES + COMMUNICATOR_BYTES, of the version of torch; what was measured on the GPU where something was
+        CONTEXT_BYTES + communicators x COMMUNICATOR_BYTES, of the version of torch; what was measured on the GPU where
+        something was
     Returns: low, middle, high [byte]
-    Source: CONTEXT_BYTES, COMMUNICATOR_BYTES
+    Source: CONTEXT_BYTES; COMMUNICATOR_BYTES; Stack.communicators
 
     >>> from service.estimator.samples import sample_workload
     >>> beside_allocator(sample_workload())[1] / 2**30
     0.6
     """
     context, extra = context_and_communicators(workload.gpu, workload.versions.torch)
-    joined = 1 if workload.cluster.gpus > 1 else 0
+    joined = workload.stack.communicators if workload.cluster.gpus > 1 else 0
     low, middle, high = (own + joined * more for own, more in zip(context, extra, strict=True))
     return low, middle, high
 

@@ -220,10 +220,32 @@ class StageBytes:
     in_flight: Amount
     """Micro-batches in flight."""
     host: Amount
-    cached: Amount
-    """Bytes that the allocator reserves at most beside live tensors: pools of other streams, holes and flat copies."""
-    settled_cached: Amount
-    """Those that it reserves in a later step."""
+    pools: Amount
+    """Bytes that the allocator reserves beside live tensors for other streams, in holes and for results ahead."""
+    flat_copies: Amount = 0.0
+    """Copies of updated weights through which the data group gathers them."""
+    copied_peak: Amount = 0.0
+    """Live bytes at the peak of a first step before its update, with the flat copies that find no room in what is freed
+    by then; 0 without flat copies."""
+    settled_copied_peak: Amount = 0.0
+    """The same of the micro-batch alone that runs, and not of any shorter one."""
+
+    @property
+    def cached(self) -> Amount:
+        """Bytes that the allocator reserves at most beside live tensors [byte]."""
+        return self.pools if is_nothing(self.copied_peak) else self.cached_beside(self.peak)
+
+    @property
+    def settled_cached(self) -> Amount:
+        """Those that it reserves in a later step [byte]."""
+        return self.pools + maximum(self.settled_copied_peak - self.peak, 0.0)
+
+    def cached_beside(self, live_bytes: Amount) -> Amount:
+        """Bytes that the allocator has reserved beside so many live ones after the first update [byte].
+
+        What that makes for good takes the room of freed activations; those of the next step take that of flat copies.
+        """
+        return self.pools + maximum(self.copied_peak - live_bytes, 0.0)
 
     def at(self, phase: Phase) -> Amount:
         """Live bytes in one phase of a later step [byte]."""
@@ -276,7 +298,7 @@ LIVE: dict[Phase, tuple[str, ...]] = {
         "layer_buffers",
     ),
     "reduction": (*_COMPUTING, "kept_weights", "gradients", "half_gradients", "reduced_gradients", "other_activations"),
-    "optimizer": (*PERSISTENT, "gradients", "step_gradients", "update_buffers", "left_streams"),
+    "optimizer": (*PERSISTENT, "gradients", "step_gradients", "update_buffers", "flat_copies", "left_streams"),
     "idle": BETWEEN_STEPS,
 }
 """Kinds that are live at the fullest moment of each phase: when the last micro-batch in flight has its loss, when its
@@ -292,6 +314,7 @@ ANSWER_KINDS = {
     "persistent_gradients": "step_gradients",
     "left_step_gradients": "step_gradients",
     "other_activations": "activations",
+    "flat_copies": "update_buffers",
 }
 """Kinds that answers report as part of another kind."""
 
@@ -359,7 +382,6 @@ def stage_bytes(
     gathered = all_gathered_weights(workload, degrees, load, chunks)
     grouped = grouped_gradient_bytes(workload, degrees, load)
     halves = spread["half_gradients"]
-    pools = cached_bytes(workload, degrees, load, spread["gradients"])
     result = StageBytes(
         **spread,
         gradient_buckets=bucket_bytes(
@@ -373,8 +395,7 @@ def stage_bytes(
         cast_weights=gathered.cast_bytes,
         late_cast_weights=gathered.late_cast_bytes,
         reduced_gradients=gathered.gradient_bytes + grouped + table_gradient_bytes(workload, degrees, load),
-        cached=pools,
-        settled_cached=pools,
+        pools=cached_bytes(workload, degrees, load, spread["gradients"]),
         context_buffers=exchanged_bytes(workload, degrees, layout.context_method),
         attention_mask=mask_bytes(workload, degrees),
         pipeline_buffers=received_bytes(workload, degrees, stage),
@@ -391,26 +412,31 @@ def stage_bytes(
     )
     copies = flat_copies(workload, degrees, load)
     if copies is not None:
-        held = copies.weight_bytes + where(copies.has_again, copies.again_bytes, 0.0)
-        result.cached = pools + maximum(held, _most_copied_bytes(result, copies))
-        result.settled_cached = pools + held
+        put_flat_copies(result, copies)
     return result
 
 
-def _most_copied_bytes(rank_bytes: StageBytes, copies: FlatCopies) -> Amount:
-    """Flat copies beside the peak of a micro-batch that is so short that no freed activation is as large as a part.
+def put_flat_copies(rank_bytes: StageBytes, copies: FlatCopies) -> None:
+    """Set what flat copies hold, and what the allocator reserves for them.
 
-    The part finds room in the activations of a longer one, for which the allocator never holds less than it does for
-    the shorter one.
+    A micro-batch may be so short that no freed activation is as large as a part. The part finds room in the activations
+    of a longer one, for which the allocator never holds less than it does for the shorter one.
     """
-    shorter = []
+    early, shorter = [], []
     for phase, live in rank_bytes.phases.items():
+        if MOMENTS[phase] in _UPDATED_BY:
+            continue
+        early.append(live - summed(getattr(rank_bytes, kind) for kind in LAZY))
         micro_batches = rank_bytes.in_flight - (0 if "activations" in LIVE[phase] else 1)
         keeps = "activations" in LIVE[phase] or "other_activations" in LIVE[phase]
         spared = maximum(micro_batches, 0) * copies.spared_bytes if keeps else 0.0
         again = copies.spared_again_bytes if "recomputed_activations" in LIVE[phase] else 0.0
-        shorter.append(live - spared - again)
-    return reduce(maximum, shorter) - rank_bytes.peak + copies.weight_bytes + copies.again_bytes
+        shorter.append(early[-1] - spared - again)
+    highest = reduce(maximum, early)
+    beside = copies.weight_bytes + where(copies.has_again, copies.again_bytes, 0.0)
+    rank_bytes.flat_copies = copies.every_bytes
+    rank_bytes.settled_copied_peak = highest + beside
+    rank_bytes.copied_peak = maximum(highest + beside, reduce(maximum, shorter) + copies.every_bytes)
 
 
 def spread_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> dict[str, Amount]:
@@ -480,6 +506,9 @@ MOMENTS: dict[Phase, Moment] = {
 LAZY = ("optimizer_states", "optimizer_scales")
 """Kinds that the optimizer makes in its first step. Source: torch.optim (lazy state)."""
 
+_UPDATED_BY: tuple[Moment, ...] = ("optimizer", "end")
+"""Moments by which the first update has made those."""
+
 AFTER_BACKWARD = ("gradient_placeholders",)
 """Kinds that the first backward pass makes."""
 
@@ -522,7 +551,7 @@ def missing_kinds(step: StepName, moment: Moment, *, several: bool) -> tuple[str
     >>> missing_kinds("first", "loss", several=True), missing_kinds("later", "loss", several=True)
     (('optimizer_states', 'optimizer_scales'), ())
     """
-    if step == "later" or moment in ("optimizer", "end"):
+    if step == "later" or moment in _UPDATED_BY:
         return ()
     return LAZY if several or moment in ("backward", "reduction") else (*LAZY, *AFTER_BACKWARD)
 

@@ -133,7 +133,7 @@ def _stage_memory(resolved: ResolvedQuestion, loaded: LoadedStage) -> tuple[Stag
     phase = max(LIVE, key=lambda name: float(phases[name]))
     lines = tuple(MemoryLine(kind=kind, bytes=live) for kind, live in live_bytes(rank_bytes, LIVE[phase], ()).items())
     peak = sum(line.bytes for line in lines)
-    share, room, cached = reserved_shares(workload)[1], allocator_room_bytes(workload), float(rank_bytes.cached)
+    share, room = reserved_shares(workload)[1], allocator_room_bytes(workload)
     first = first_step_peak_bytes(rank_bytes, several=float(resolved.degrees.accumulation) > 1)
     return (
         StageMemory(
@@ -142,11 +142,11 @@ def _stage_memory(resolved: ResolvedQuestion, loaded: LoadedStage) -> tuple[Stag
             micro_batches_in_flight=float(rank_bytes.in_flight),
             peak_phase=phase,
             allocated_peak_bytes=peak,
-            cached_bytes=cached,
-            reserved_peak_bytes=float(reserved_bytes(peak, cached, share, room)),
-            settled_reserved_bytes=float(settled_reserved_bytes(peak, float(rank_bytes.settled_cached), share, room)),
+            cached_bytes=float(rank_bytes.cached),
+            reserved_peak_bytes=float(reserved_bytes(peak, rank_bytes.cached, share, room)),
+            settled_reserved_bytes=float(settled_reserved_bytes(peak, rank_bytes.settled_cached, share, room)),
             first_step_peak_bytes=first,
-            first_step_reserved_bytes=float(reserved_bytes(first, cached, share, room)),
+            first_step_reserved_bytes=float(reserved_bytes(first, rank_bytes.cached_beside(first), share, room)),
             idle_bytes=float(phases["idle"]),
             lines=lines,
         ),
@@ -399,20 +399,21 @@ def _reserved_over(
     Pools and holes open one after the other in the first step, flat copies at its update. What a full device has freed
     once, later moments open again only where all of it fits beside the highest peak.
     """
-    workload, cached, settled = resolved.workload, float(rank_bytes.cached), float(rank_bytes.settled_cached)
+    workload, settled, peak = resolved.workload, float(rank_bytes.settled_cached), float(rank_bytes.peak)
     share, room = reserved_shares(workload)[1], allocator_room_bytes(workload)
     opened: dict[Moment, float] = dict.fromkeys(get_args(Moment), 0.0)
     for when, part in cached_parts(workload, resolved.degrees, load, rank_bytes.gradients).items():
         opened[when] = float(part)
-    opened["optimizer"] = cached - sum(opened.values())
     shown = list(get_args(Moment))
-    highest, is_freed = 0.0, False
-    peak = float(rank_bytes.peak)
-    for step, moment, _, live in moments:
+    highest, is_updated, is_freed = 0.0, False, False
+    for _, moment, _, live in moments:
         highest = max(highest, sum(live.values()))
-        so_far = sum(opened[one] for one in shown[: shown.index(moment) + 1]) if step == "first" else cached
-        held = (settled if fits_beside(peak, settled, room) else 0.0) if is_freed else so_far
-        frees_cache = not is_freed and held > 0 and not fits_beside(highest, held, room)
+        is_updated = is_updated or moment == "optimizer"
+        so_far = sum(opened[one] for one in shown[: shown.index(moment) + 1])
+        held = float(rank_bytes.cached_beside(highest)) if is_updated else so_far
+        if is_freed:
+            held = settled if fits_beside(peak, settled, share, room) else 0.0
+        frees_cache = not is_freed and held > 0 and not fits_beside(highest, held, share, room)
         is_freed = is_freed or frees_cache
         yield float(reserved_bytes(highest, held, share, room)), frees_cache
 

@@ -215,6 +215,8 @@ class Stack:
     """Results of split matrices are held until the GPU has caught up with the host, which runs far ahead of it."""
     flattens_update: bool = False
     """Updated weights are gathered through a flat copy of them."""
+    communicators: int = 1
+    """Groups of ranks whose collectives have buffers on the device; only the world, unless it is known better."""
     keeps_gather_buffers: int = 0
     """Buffers of gathered streams that tensor ranks keep."""
     partitions_by_cost: bool = False

@@ -234,8 +234,8 @@ def other_seconds(busy_seconds: Amount) -> Amount:
 
 
 CROWDED_FROM = 0.92
-"""Share of the device's room from which the allocator has to give cached blocks back and ask again.
-Source: HELD_ROOM of memory/device.py."""
+"""Share of the device's memory from which the allocator has to give cached blocks back and ask again.
+Source: what RESERVED_SHARE and context_and_communicators of memory/device.py leave of it, 0.9 to 0.95 of 80 GB."""
 
 
 def pressure_fraction(filled_fraction: Amount, full_fraction: float) -> Amount:

@@ -2,7 +2,7 @@
 
 const MEMORY = {
   weights: ["weights", "master_weights", "frozen_weights", "quantized_weights", "weight_copies", "moving_average"],
-  optimizer: ["optimizer_states", "optimizer_scales", "update_buffers"],
+  optimizer: ["optimizer_states", "optimizer_scales", "update_buffers", "flat_copies"],
   gradients: [
     "gradients",
     "early_gradients",

@@ -326,3 +326,33 @@ def test_an_update_in_the_backward_pass_never_has_all_gradients() -> None:
     assert (usual.gradients, stepped.gradients) == (2 * PARAMETERS, 2 * TABLE)
     assert (usual.update_buffers, stepped.update_buffers) == (2 * PARAMETERS, 2 * TABLE)
     assert usual.layer_buffers > stepped.layer_buffers
+
+
+def test_flat_copies_are_live_in_the_update_and_serve_what_the_first_one_displaced() -> None:
+    """Optimizer states of the first update take the room of activations, and those of the next step that of copies."""
+    (only,) = held(Layout(tensor=4, data=4), 16, global_batch=16, stack="nanotron")
+    norms = 65 * HIDDEN
+    copies = 2 * ((PARAMETERS - norms) / 4 + norms) * (2 + 1 / 4)
+    assert only.flat_copies == copies
+    assert only.at("optimizer") - only.at("idle") == copies
+    first = max(only.at("loss"), only.at("backward"), only.at("reduction")) - only.optimizer_states
+    assert only.cached == only.settled_cached == only.pools + first + copies - only.peak
+
+
+def test_results_wait_for_the_gpu_as_far_as_the_host_is_ahead() -> None:
+    all_layers = 2 * 32 * LENGTH * HIDDEN * 2
+    (several,), (single,) = (held(Layout(tensor=4), 4, global_batch=batch, stack="nanotron") for batch in (2, 1))
+    assert several.pools == all_layers
+    assert 0.5 * all_layers < single.pools < all_layers
+    (short,) = held(Layout(tensor=4), 4, global_batch=1, sequence_length=512, stack="nanotron")
+    assert short.pools == 0
+
+
+@pytest.mark.parametrize(("stack", "communicators"), [("megatron-core", 1), ("nanotron", 4)])
+def test_every_communicator_has_its_buffers(stack: Any, communicators: int) -> None:
+    recipe = Recipe(sequence_length=LENGTH, global_batch=8, stack=stack)
+    cluster = Cluster(gpu=H100.slug, gpus=8)
+    asked = Question(model=LLAMA_3_8B, recipe=recipe, layout=Layout(), cluster=cluster, gpu=H100)
+    memory = estimate(asked).memory
+    beside = memory.device_peak_bytes.value - memory.reserved_peak_bytes.value
+    assert beside == pytest.approx((0.6 + communicators) * 2**30)

@@ -60,7 +60,7 @@ def sharded(length: int) -> Question:
 def test_pools_open_in_the_first_step_and_the_optimizer_raises_what_is_reserved() -> None:
     (stage,), (line,) = stages(sharded(8192)), estimate(sharded(8192)).memory.stages
     beside = [
-        point.reserved_bytes / 1.01 - line.first_step_peak_bytes for point in stage.points if point.step == "first"
+        point.reserved_bytes - 1.01 * line.first_step_peak_bytes for point in stage.points if point.step == "first"
     ]
     assert beside[-1] == pytest.approx(line.cached_bytes, rel=1e-6)
     assert beside[0] < beside[1] < beside[-1]
