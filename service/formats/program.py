@@ -188,7 +188,18 @@ _COMMANDS = (
 )
 """Commands that train, and whether they name a configuration file; bounded, for scripts are hostile."""
 
-_STARTS = re.compile(r"<<|pretrain_|--job\.config_file|run_train\.py|--deepspeed|accelerate\s")
+_AROUND_TRAINER = re.compile(r"--(?:per_device_train_batch_size|finetuning_type|model_name_or_path)(?=[=\s\\])")
+"""Arguments of scripts around Hugging Face's Trainer."""
+
+_NAMED_CONFIG = re.compile(
+    r"(?:axolotl(?:\.cli\.|\s{1,9})train|llamafactory-cli\s{1,9}train|trl\s{1,9}[a-z]{2,9}\s{1,9}--config)[=\s\\]{1,9}(\S{1,255})"
+)
+"""Programs around Trainer that read a file, and its name."""
+
+_STARTS = re.compile(
+    r"<<|pretrain_|--job\.config_file|run_train\.py|--deepspeed|accelerate\s"
+    r"|--per_device_train_batch|--finetuning_type|--model_name_or_path|axolotl|llamafactory-cli|trl\s"
+)
 """Start of a here-document or one of those commands; each costs a search of some hundred characters."""
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
@@ -198,8 +209,9 @@ _CONTENT = f"launch.{FIELD}"
 _NO_TRAINING = Problem(
     field=_CONTENT,
     code="no_training",
-    message="the script starts no training that is known: it neither runs Megatron-LM with its arguments, nor writes "
-    "the file that torchtitan, nanotron, DeepSpeed or accelerate reads",
+    message="the script starts no training that is known: it neither runs Megatron-LM or a script around Hugging "
+    "Face's Trainer with its arguments, nor writes the file that torchtitan, nanotron, axolotl, LLaMA-Factory, "
+    "DeepSpeed or accelerate reads",
     fix="write the file inside the script, or send it alone, with its own format",
 )
 
@@ -208,11 +220,15 @@ _SIGN = re.compile(r"['\";&|><\n]")
 """Quotes, and characters that may end a command."""
 
 
-def training_in(script: str) -> tuple[str, str]:
-    r"""The format and text of the training that a script starts.
+def training_in(script: str) -> tuple[str | None, str, dict[str, str]]:
+    r"""The format and text of the training that a script starts, with the files that it writes and names there.
+
+    The format is None where the text tells it: that of tools around Hugging Face's Trainer.
 
     >>> training_in("srun python pretrain_gpt.py --bf16 --seq-length 8 && echo done")
-    ('megatron-lm', '--bf16 --seq-length 8')
+    ('megatron-lm', '--bf16 --seq-length 8', {})
+    >>> training_in("cd x && torchrun train.py --model_name_or_path gpt2 > log")
+    (None, 'torchrun train.py --model_name_or_path gpt2', {})
     """
     extra = next(islice(_STARTS.finditer(script), MOST_COMMANDS, None), None)
     if extra is not None:
@@ -220,14 +236,34 @@ def training_in(script: str) -> tuple[str, str]:
         place = Lines(script).place(extra.start())
         raise refusal(place, "too_many_commands", message, "send the part that starts training", _CONTENT)
     files, commands = _split(script)
+    if around := _around_trainer(files, commands):
+        return None, *around
     for name, pattern, reads_a_file in _COMMANDS:
         for found in reversed(list(pattern.finditer(commands))):
             if not reads_a_file:
-                return name, _command_end(commands[found.end() :]).strip()
+                return name, _command_end(commands[found.end() :]).strip(), {}
             text = files.get(found[1].strip("'\"").rpartition("/")[2])
             if text is not None:
-                return name, text
+                return name, text, {}
     raise Refused(_NO_TRAINING)
+
+
+_BEFORE_COMMAND = re.compile(r"(?<!\\)\n|[;&|]")
+"""End of the command before another one."""
+
+
+def _around_trainer(files: dict[str, str], commands: str) -> tuple[str, dict[str, str]] | None:
+    """The last training around Hugging Face's Trainer: its file or command, and the files that the command names."""
+    for found in reversed(list(_NAMED_CONFIG.finditer(commands))):
+        text = files.get(found[1].strip("'\"").rpartition("/")[2])
+        if text is not None:
+            return text, {}
+    last = next(reversed(list(_AROUND_TRAINER.finditer(commands))), None)
+    if last is None:
+        return None
+    ends = [match.end() for match in _BEFORE_COMMAND.finditer(commands, 0, last.start())]
+    command = _command_end(commands[ends[-1] if ends else 0 :]).strip()
+    return command, {name: text for name, text in files.items() if name and name in command}
 
 
 def _split(script: str) -> tuple[dict[str, str], str]:

@@ -1,11 +1,14 @@
 """Files of each tool are recognised as its own, and refused by its name where another format is named."""
 
+from typing import Any
+
 import pytest
 
 from service.errors import Refused
 from service.estimator import Layout, Recipe
 from service.estimator.resolve import resolve
 from service.features.exports.exports import import_file
+from service.formats.program import training_in
 from service.formats.recognise import TOOLS, recognise, recognise_words
 from service.formats.rules import ExportRequest
 from service.formats.targets import FORMATS, TARGETS, read_any
@@ -98,3 +101,56 @@ def test_a_text_of_no_tool_is_refused() -> None:
     with pytest.raises(Refused) as caught:
         import_file(None, "colour: red\n")
     assert [problem.code for problem in caught.value.problems] == ["not_recognised"]
+
+
+SCRIPT = """#!/bin/bash
+#SBATCH --gpus=8
+cat > ds.json <<'EOF'
+{"zero_optimization": {"stage": 3, "reduce_bucket_size": "auto"}, "train_batch_size": "auto",
+ "train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}}
+EOF
+cd work && deepspeed --num_gpus 8 train.py --model_name_or_path Qwen/Qwen2.5-7B --per_device_train_batch_size 2 \\
+  --gradient_accumulation_steps 4 --bf16 True --model_max_length 4096 --deepspeed ds.json --output_dir o > log 2>&1
+"""
+
+
+def test_a_script_is_read_with_the_file_that_it_writes_and_its_launcher() -> None:
+    found = import_file(*training_in(SCRIPT))
+    assert (found.format, found.model) == ("transformers", "Qwen/Qwen2.5-7B")
+    assert (found.layout["zero_stage"], found.layout["data"]) == (3, 8)
+    wanted = {"sequence_length": 4096, "micro_batch": 2, "global_batch": 64, "precision": "bf16-mixed"}
+    assert {name: found.recipe[name] for name in wanted} == wanted
+    assert found.recipe["stack"] == {"name": "deepspeed", "reduce_bucket_numbers": 3584**2}
+
+
+@pytest.mark.parametrize("program", ["axolotl train", "accelerate launch -m axolotl.cli.train"])
+def test_a_program_is_read_with_the_file_that_its_script_writes(program: str) -> None:
+    script = f"cat > conf.yml <<EOF\n{TEXTS['axolotl']}EOF\nsrun {program} conf.yml\n"
+    assert training_in(script) == (None, TEXTS["axolotl"], {})
+
+
+@pytest.mark.parametrize(
+    ("launcher", "layout"),
+    [
+        ("torchrun --nproc-per-node=4 --nnodes 2", {"data": 8, "zero_stage": 0}),
+        ("accelerate launch --multi_gpu --num_processes 8", {"data": 8, "zero_stage": 0}),
+        ("accelerate launch --use_deepspeed --zero_stage 3 --num_processes 4", {"data": 4, "zero_stage": 3}),
+        (
+            "accelerate launch --use_fsdp --fsdp_version 2 --fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP "
+            "--fsdp_reshard_after_forward true --num_processes 4",
+            {"data": 4, "zero_stage": 3, "reshard_after_forward": True},
+        ),
+        ("torchrun --nproc-per-node=gpu", {"data": None, "zero_stage": 0}),
+    ],
+)
+def test_what_a_launcher_says_before_the_script_is_read(launcher: str, layout: dict[str, Any]) -> None:
+    text = f"{launcher} train.py --model_name_or_path Qwen/Qwen3-8B --block_size 512 --per_device_train_batch_size 1"
+    found = import_file(None, text)
+    assert {name: found.layout.get(name) for name in layout} == layout
+    assert found.unknown == ()
+
+
+def test_a_file_that_the_launcher_names_is_missing_by_its_place() -> None:
+    with pytest.raises(Refused, match="line 1, column 19") as caught:
+        import_file(None, "accelerate launch --config_file fsdp.yaml train.py --per_device_train_batch_size 1")
+    assert [problem.code for problem in caught.value.problems] == ["missing_file"]

@@ -210,9 +210,10 @@ def read_check(body: Mapping[str, Any], catalogue: Catalogue) -> ParsedCheck:
 def read_launch(value: object) -> Imported:
     """Import a launch file or script."""
     launch = read_spec(Launch, value, "launch")
-    name, text = training_in(launch.content) if launch.format == SCRIPT_FORMAT else (launch.format, launch.content)
+    is_script = launch.format == SCRIPT_FORMAT
+    name, text, files = training_in(launch.content) if is_script else (launch.format, launch.content, {})
     try:
-        return import_file(name, text)
+        return import_file(name, text, files)
     except Refused as refused:
         raise refused_at("launch", refused) from None
 
