@@ -6,8 +6,8 @@ deepspeed 0.19.8 launcher/runner.py.
 
 from collections.abc import Iterator, Sequence
 
-from service.formats.frameworks.trainer import ACCELERATE
-from service.formats.text import Entry, placed_words, read_arguments
+from service.formats.frameworks.trainer import ACCELERATE, PROGRAM
+from service.formats.text import Entry, options_in, placed_words
 from service.text_bounds import Place
 
 _KINDS = {"multi_gpu": "MULTI_GPU", "use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP"}
@@ -35,11 +35,26 @@ def read_launched(text: str) -> tuple[Entry, ...]:
     """The options of a script, and those of its launcher as the settings of accelerate's file.
 
     >>> [(one.name, one.value) for one in read_launched("torchrun --nproc-per-node=8 --nnodes 2 train.py --bf16")]
-    [('accelerate.num_processes', 16), ('bf16', ())]
+    [('accelerate.num_processes', 16), ('program', 'train.py'), ('bf16', ())]
     """
     words = placed_words(text)
-    program = max((number for number, (word, _) in enumerate(words) if word.endswith(".py")), default=0)
-    return (*_launcher(words[:program]), *read_arguments(text))
+    program = max((number for number in range(len(words)) if _is_program(words, number)), default=-1)
+    if program < 0:
+        return options_in(words)
+    word, place = words[program]
+    return (
+        *_launcher(words[:program]),
+        Entry(PROGRAM, word.rpartition("/")[2], place),
+        *options_in(words[program + 1 :]),
+    )
+
+
+def _is_program(words: Sequence[tuple[str, Place]], number: int) -> bool:
+    """Whether a word is a script, a module, or what a console program is asked to do."""
+    word = words[number][0]
+    before = words[number - 1][0].rpartition("/")[2] if number else ""
+    is_task = before in ("trl", "llamafactory-cli") and not word.startswith("-")
+    return word.endswith(".py") or before == "-m" or is_task
 
 
 def _launcher(words: Sequence[tuple[str, Place]]) -> Iterator[Entry]:

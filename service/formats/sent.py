@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from service.errors import Problem, Refused
-from service.formats.frameworks.trainer import ACCELERATE, DEEPSPEED
+from service.formats.frameworks.trainer import ACCELERATE, DEEPSPEED, PROGRAM
 from service.formats.recognise import (
     NOT_RECOGNISED,
     STATE_IT,
@@ -76,7 +76,7 @@ def _read(format: str | None, text: str, name: str | None = None) -> Sent:
         raise Refused(Problem(field=where, code=code, message=message, fix=fix))
     known = format_of(recognised)
     if known not in _ABOVE:  # others read no launcher's options
-        entries = tuple(entry for entry in entries if not entry.name.startswith(f"{ACCELERATE}."))
+        entries = tuple(entry for entry in entries if not entry.name.startswith((PROGRAM, f"{ACCELERATE}.")))
     return Sent(known, entries, recognised.why)
 
 

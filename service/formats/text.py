@@ -436,8 +436,13 @@ def read_arguments(text: str) -> tuple[Entry, ...]:
     """
     words = placed_words(text)
     program = max((n for n, (word, _) in enumerate(words) if word.endswith(".py")), default=-1)
+    return options_in(words[program + 1 :])
+
+
+def options_in(words: Sequence[tuple[str, Place]]) -> tuple[Entry, ...]:
+    """The options among words with their places."""
     found: list[tuple[str, list[str], Place]] = []
-    for word, place in words[program + 1 :]:
+    for word, place in words:
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             found.append((name, [value] if equals else [], place))

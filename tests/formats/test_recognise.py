@@ -154,3 +154,16 @@ def test_a_file_that_the_launcher_names_is_missing_by_its_place() -> None:
     with pytest.raises(Refused, match="line 1, column 19") as caught:
         import_file(None, "accelerate launch --config_file fsdp.yaml train.py --per_device_train_batch_size 1")
     assert [problem.code for problem in caught.value.problems] == ["missing_file"]
+
+
+@pytest.mark.parametrize("program", ["examples/scripts/dpo.py", "trl grpo", "-m trl.scripts.kto", "reward_modeling.py"])
+def test_a_script_of_another_training_is_refused_by_its_name(program: str) -> None:
+    with pytest.raises(Refused) as caught:
+        import_file(None, f"accelerate launch {program} --model_name_or_path gpt2 --per_device_train_batch_size 1")
+    assert [problem.code for problem in caught.value.problems] == ["not_estimated"]
+
+
+def test_frozen_weights_that_stay_in_fp32_are_not_taken_for_half() -> None:
+    text = "trl sft --model_name_or_path gpt2 --use_peft --per_device_train_batch_size 1"
+    assert [one.name for one in import_file(None, text).not_understood] == ["use_peft"]
+    assert import_file(None, f"{text} --dtype bfloat16").not_understood == ()

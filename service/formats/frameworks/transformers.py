@@ -5,6 +5,7 @@ trl/trainer/*_config.py, trl/scripts/utils.py; lm-sys/FastChat@587d5cf fastchat/
 huggingface/peft@5d602fd examples/sft/train.py (use_peft_lora); artidoro/qlora@7f4e95a qlora.py (bits, source_max_len).
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,6 +46,7 @@ def _read(entries: Sequence[Entry], *, is_trl: bool) -> drafts.Draft:
     own, deepspeed, accelerate = trainer.parted(entries)
     draft = drafts.draft_of(own, FATES)
     trainer.refuse_trainings(draft, _TABLE["trainings"])
+    _refuse_programs(draft)
     training = trainer.common_arguments(draft)
     if is_trl:
         _put_trl_defaults(draft, training)
@@ -57,7 +59,39 @@ def _read(entries: Sequence[Entry], *, is_trl: bool) -> drafts.Draft:
     training.liger = training.liger or draft.get("use_liger", False)
     if training.sequence_length is None:
         draft.assumptions.append("the sequence length is the script's: give recipe.sequence_length")
-    return trainer.put_training(draft, training, deepspeed, accelerate)
+    trainer.put_training(draft, training, deepspeed, accelerate)
+    if draft.recipe["stack"]["name"] != "deepspeed":
+        _put_frozen(draft, training, is_trl=is_trl)
+    return draft
+
+
+_PROGRAMS = re.compile(
+    r"(?:^|[._-])(?:dpo|grpo|kto|orpo|cpo|bco|ppo|rloo|rlhf|gkd|xpo|nash|online|simpo|gspo|reward|rm|prm|distill\w*)(?:[._-]|$)"
+)
+"""Names of scripts of trainings that are not estimated."""
+
+
+def _refuse_programs(draft: drafts.Draft) -> None:
+    """Refuse a script whose name tells of another training than SFT, and adapters of a model that gives one number."""
+    if _PROGRAMS.search(draft.get(trainer.PROGRAM, "")):
+        what = "training by preference or by rewards, reward modelling or distillation, by its name"
+        raise trainer.not_estimated(draft, trainer.PROGRAM, what)
+    task = draft.fates.get("lora_task_type")
+    if task is not None and "SEQ_CLS" in (task.entry.value, *(task.entry.value or ())):
+        raise trainer.not_estimated(draft, "lora_task_type", "reward modelling or classification")
+
+
+def _put_frozen(draft: drafts.Draft, training: trainer.Training, *, is_trl: bool) -> None:
+    """What frozen weights are loaded in, which DeepSpeed alone casts: adapters stand beside them as they are."""
+    if training.method["name"] != "lora" or training.weights != "fp32" or training.autocast is None:
+        return
+    if is_trl:
+        switch = next(name for name in _SWITCHES if draft.get(name))
+        draft.not_understood(switch, "frozen weights are loaded in fp32 and stay so; give dtype bfloat16")
+    else:
+        draft.assumptions.append(
+            "frozen weights are taken in the compute format; those loaded in fp32 need twice as much"
+        )
 
 
 def _parted_length(draft: drafts.Draft, *, is_trl: bool) -> int | None:
@@ -76,6 +110,8 @@ def _put_trl_defaults(draft: drafts.Draft, training: trainer.Training) -> None:
     missing = [name for name in ("bf16", "gradient_checkpointing") if name not in draft.settings]
     if missing:
         draft.assumptions.append(f"{' and '.join(missing)}: true, as TRL sets them since 0.20 unless they are given")
+    if training.chunked_loss:
+        draft.assumptions.append("the loss is made in chunks, as TRL 1.10 does; earlier releases hold all logits")
 
 
 def _weights(draft: drafts.Draft, *, is_trl: bool) -> Any:
