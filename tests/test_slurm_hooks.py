@@ -147,3 +147,15 @@ def test_a_key_that_does_not_hold_is_told_where_jobs_are_let_through(tmp_path: P
             assert submitted(slurm, DENY, tmp_path) == (0, "", "")
             log = Path(slurm["SLURM_CONF"]).with_name("slurmctld.said").read_text(encoding="utf-8")
     assert "traincost: not checked: no answer: the service refused the question" in log
+
+
+@pytest.mark.parametrize("place", ["there", "down"])
+def test_curl_asks_where_bash_cannot(place: str, tmp_path: Path) -> None:
+    with serving(tmp_path) as address:
+        hook = hook_of(address, "cli_filter.lua", {}).replace("http://", "HTTP://").replace(PATIENCE, "")
+        hook = hook if place == "there" else hook.replace(address, NOWHERE)
+        with running(PLUGIN["cli_filter.lua"], files={"cli_filter.lua": hook}) as slurm:
+            code, said, comment = submitted(slurm, OK, tmp_path)
+    assert code == 0
+    assert comment.startswith("est_") is (place == "there")
+    assert ("nobody listens at the service's address" in said) is (place == "down")

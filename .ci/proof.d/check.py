@@ -29,10 +29,16 @@ QUESTIONS = 1_000
 PER_SECOND = 50
 CALLERS = 16
 MOST_MEDIAN_SECONDS, MOST_P99_SECONDS = 0.005, 0.020
-MOST_ADDED_SECONDS = 0.200
+MOST_ADDED_SECONDS = {"there": 0.012, "down": 0.010, "silent": 0.200}
+"""Most that a hook adds to a submission in the median, by what the service does."""
 RUNS = 9
 PLUGINS = {"job_submit.lua": "JobSubmitPlugins=lua", "cli_filter.lua": "CliFilterPlugins=lua"}
-SCRIPT = "#!/bin/bash\n#SBATCH --gpus-per-node=8\nsrun torchrun pretrain_gpt.py --num-layers 2\n"
+SCRIPT = (
+    "#!/bin/bash\n#SBATCH --gpus-per-node=8\nsrun torchrun pretrain_gpt.py --num-layers 32 --hidden-size 4096 "
+    "--num-attention-heads 32 --ffn-hidden-size 14336 --vocab-size 128256 --swiglu --normalization RMSNorm "
+    "--disable-bias-linear --bf16 --position-embedding-type rope --untie-embeddings-and-output-weights "
+    "--seq-length 4096 --micro-batch-size 1 --global-batch-size 32 --tensor-model-parallel-size 8\n"
+)
 MODELS = ("llama-3.1-8b", "llama-3.1-70b", "llama-3.2-3b", "qwen2.5-7b", "mixtral-8x7b", "llama-2-7b")
 
 
@@ -148,8 +154,11 @@ def is_hook_slow() -> bool:
             for place, where in (("there", address), ("down", "127.0.0.1:9"), ("silent", silent)):
                 with running(PLUGINS[name], files={name: hook.replace(address, where)}) as slurm:
                     added = submit_seconds(slurm, script) - without
-                print(f"{name}, service {place}: sbatch takes {1e3 * added:.0f} ms more than {1e3 * without:.0f} ms")
-                slow |= added > MOST_ADDED_SECONDS
+                print(
+                    f"{name}, service {place}: sbatch takes {1e3 * added:.1f} ms more than {1e3 * without:.1f} ms; "
+                    f"load of the machine {os.getloadavg()[0]:.2f}"
+                )
+                slow |= added > MOST_ADDED_SECONDS[place]
     return slow
 
 
