@@ -12,6 +12,9 @@ _TUNED = re.compile(
 )
 """Ends of names that tell what a model was tuned or stored for, and nothing of its dimensions."""
 
+LONGEST_NAME = 200
+"""Characters of a name in a question."""
+
 _PATH = re.compile(r"[/.~]|.*/.*/")
 """Start of a folder's name; a Hugging Face id has one slash."""
 
@@ -35,6 +38,8 @@ def named_model(given: str) -> NamedModel:
     >>> named_model("/data/checkpoint-500").name, named_model("some/new-model").name
     (None, 'some/new-model')
     """
+    if len(given) > LONGEST_NAME:
+        return NamedModel(None, None, f"the model's name has more than {LONGEST_NAME} characters: give model")
     names = [given, *_plain_names(given.rstrip("/").rpartition("/")[2])]
     for name in names:
         try:

@@ -167,3 +167,11 @@ def test_frozen_weights_that_stay_in_fp32_are_not_taken_for_half() -> None:
     text = "trl sft --model_name_or_path gpt2 --use_peft --per_device_train_batch_size 1"
     assert [one.name for one in import_file(None, text).not_understood] == ["use_peft"]
     assert import_file(None, f"{text} --dtype bfloat16").not_understood == ()
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("name", ["-chat" * 40_000, "a/" * 60_000, "x-instruct" * 20_000])
+def test_a_name_of_a_model_that_is_too_long_is_left_out_soon(name: str) -> None:
+    found = import_file("axolotl", f"base_model: x{name}\nsequence_len: 8\n")
+    assert found.model is None
+    assert any("more than 200 characters" in one for one in found.assumptions)
