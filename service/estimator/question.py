@@ -593,6 +593,10 @@ class Software(Strict):
     """Products of weight gradients add to the accumulated gradients themselves; as usual for the stack where absent."""
     fused_update: bool | None = None
     """The optimizer's arithmetic is one kernel without temporaries; as usual for the stack where absent."""
+    decoupled_gradients: bool | None = None
+    """The optimizer's kernel holds the master copy and reads gradients as they are accumulated (use_decoupled_grad of
+    Transformer Engine's FusedAdam, a precision-aware optimizer); else fp32 copies of them are made for its step. True
+    where absent and moments or master copy have a named format, but for fp8, whose fp32 masters Megatron-Core holds."""
     deterministic: bool = False
     """Only deterministic kernels, with the workspaces that they need."""
     grouped_experts: bool | None = None

@@ -236,12 +236,20 @@ def formats(draw: st.DrawFn, layout: Layout, run: Software, method: Method) -> d
         and precision in FP8
         and method == Method(name="full")
     )
+    master = draw(st.sampled_from((None, *(stack.master_dtypes if keeps_master else ()))))
+    reads: list[bool | None] = [None]
+    if stack.decouples_gradients:
+        reads += [True] if keeps_master and optimizer == "adamw" else []
+        reads += [False] if master != "fp16" else []
     return {
         "precision": precision,
-        "gradient_dtype": draw(st.sampled_from((None, "fp32"))),
+        "gradient_dtype": draw(
+            st.sampled_from((None, "fp32", *((ROWS[precision].attention_format,) if keeps_master else ())))
+        ),
         "optimizer": optimizer,
         "moment_dtype": draw(st.sampled_from((None, *moments))),
-        "master_dtype": draw(st.sampled_from((None, *(stack.master_dtypes if keeps_master else ())))),
+        "master_dtype": master,
+        "stack": replace(run, decoupled_gradients=draw(st.sampled_from(reads))),
         "fp8_weights": replaces and draw(st.booleans()),
         "ema": draw(st.booleans()),
     }
@@ -279,7 +287,6 @@ def recipes(draw: st.DrawFn, model: Model, run: Software, layout: Layout) -> Rec
         attention=draw(st.sampled_from(kernels_of(run))),
         dropout_fraction=0.0 if redraws else draw(st.sampled_from((0.0, 0.1))),
         method=method,
-        stack=run,
         document_lengths=lengths,
         batching=draw(st.sampled_from(("packed", "padded"))) if lengths else "packed",
         expert_capacity_factor=draw(st.sampled_from((None, 1.0, 1.25))) if model.num_experts else None,

@@ -261,6 +261,7 @@ def _software(chance: Random, stack: StackName) -> Software:
         "implementation": tuple(IMPLEMENTATIONS[stack]),
         "cross_entropy": get_args(CrossEntropyName),
         "gradient_fusion": (True, False),
+        "decoupled_gradients": (True, False),
         "fused_update": (True, False),
         "deterministic": (True,),
         "grouped_experts": (True, False),

@@ -55,7 +55,7 @@ def declared_fields(source: str, name: str) -> dict[str, str]:
 
 def value_of(expression: ast.expr) -> Any:
     """What an expression of a file stands for, without running it."""
-    if isinstance(expression, ast.Call) and not expression.args and not expression.keywords:
+    if isinstance(expression, ast.Call):
         return Named(ast.unparse(expression.func))
     if isinstance(expression, ast.Attribute):
         return Named(ast.unparse(expression))
@@ -87,7 +87,9 @@ _PLAIN: dict[str, tuple[type, ...]] = {
     "int": (int,), "float": (int, float), "str": (str,), "dict": (dict,), "Dict": (dict,), "list": (list,),
     "NoneType": (type(None),),
 }  # fmt: skip
-_NAMES = {"dtype": "torch.", "Callable": "torch.nn.functional."}
+_NAMES = {
+    "dtype": "torch.", "Callable": "torch.nn.functional.", "MixedPrecisionConfig": "get_mixed_precision_config",
+}  # fmt: skip
 """How values begin whose type is of another name than they are."""
 
 

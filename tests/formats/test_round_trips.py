@@ -84,6 +84,42 @@ def test_norms_come_back_from_options_of_megatron(kind: Normalization) -> None:
     assert found.unknown == ()
 
 
+@pytest.mark.parametrize("chosen", [None, False, True])
+@pytest.mark.parametrize("moments", [None, "bf16"])
+def test_how_an_optimizer_reads_gradients_comes_back_from_megatron(moments: Any, chosen: bool | None) -> None:
+    stack = Software(name="megatron-core", decoupled_gradients=chosen)
+    recipe = Recipe(sequence_length=1024, global_batch=8, stack=stack, moment_dtype=moments)
+    _, found = read_back("megatron-lm", resolve(question(DENSE, recipe)).question)
+    stack_found = found.recipe["stack"]
+    assert isinstance(stack_found, Mapping)
+    assert bool(stack_found.get("decoupled_gradients")) == (moments is not None if chosen is None else chosen)
+
+
+@pytest.mark.parametrize(
+    ("line", "recipe"),
+    [
+        ("cfg.mixed_precision.grad_reduce_in_fp32 = False", {"gradient_dtype": "bf16"}),
+        ("cfg.mixed_precision.grad_reduce_in_fp32 = True", {"precision": "fp16-mixed", "gradient_dtype": "fp32"}),
+        ("cfg.ddp.grad_reduce_in_fp32 = True", {"precision": "fp32"}),
+        ('cfg.mixed_precision.fp8_recipe = "delayed"', {"moment_dtype": "bf16"}),
+    ],
+)
+def test_mixed_precision_of_megatron_bridge_is_set_where_it_decides(line: str, recipe: dict[str, Any]) -> None:
+    asked = Recipe(sequence_length=1024, global_batch=8, stack="megatron-core", **recipe)
+    resolved = resolve(question(DENSE, asked)).question
+    written = TARGETS["megatron-bridge"].write(ExportRequest(question=resolved, version="0.7"))
+    assert f"    {line}\n" in written.content
+
+
+@pytest.mark.parametrize("name", ["megatron-lm", "megatron-bridge"])
+def test_scaling_that_leaves_masters_to_megatron_core_copies_gradients(name: str) -> None:
+    stack = Software(name="megatron-core", decoupled_gradients=True)
+    recipe = Recipe(sequence_length=1024, global_batch=8, stack=stack, precision="fp8-blockwise")
+    resolved = resolve(question(DENSE, recipe)).question
+    written = TARGETS[name].write(ExportRequest(question=resolved, version=next(iter(TARGETS[name].versions))))
+    assert "recipe.stack.decoupled_gradients" in {one.field for one in written.not_expressible}
+
+
 STACKS_OF = {
     "megatron-lm": "megatron-core",
     "nanotron": "nanotron",

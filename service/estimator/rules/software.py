@@ -122,6 +122,15 @@ SOFTWARE_RULES: dict[str, WorkloadRule] = {
     "fused_gradients_need_megatron": Rule(
         lambda w, _: not w.requested.gradient_fusion or w.software.name == "megatron-core"
     ),
+    "gradients_are_decoupled_by_the_stack": Rule(
+        lambda w, _: w.requested.decoupled_gradients is None or w.stack.decouples_gradients
+    ),
+    "decoupled_gradients_are_read_by_adamw": Rule(
+        lambda w, _: not w.requested.decoupled_gradients or (w.recipe.optimizer == "adamw" and w.state.master_bytes > 0)
+    ),
+    "narrow_masters_decouple_gradients": Rule(
+        lambda w, _: w.requested.decoupled_gradients is not False or w.recipe.master_dtype != "fp16"
+    ),
     "versions_are_of_the_stack": Rule(
         lambda w, _: not _has_implementation(w) or not _irrelevant_libraries(w),
         lambda w, _: {"unused": " and ".join(_irrelevant_libraries(w)), "used": " and ".join(_relevant_libraries(w))},

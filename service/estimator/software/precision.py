@@ -15,7 +15,7 @@ from service.estimator.question import (
     QuantizationName,
     Recipe,
 )
-from service.estimator.software.stacks import Stack
+from service.estimator.software.stacks import Stack, requested_software
 from service.estimator.software.versions import generation
 from service.estimator.tables import Table
 
@@ -268,10 +268,37 @@ def default_gradient_dtype(precision: Precision, stack: Stack, zero_stage: int =
     return named.get(precision.matrix_format)
 
 
+def decouples_gradients(precision: Precision, recipe: Recipe, stack: Stack) -> bool:
+    """Whether the optimizer's kernel reads gradients as they are accumulated, without fp32 copies of them.
+
+    Formula: as the recipe chooses; else where moments or master copy have a named format, but for fp32 masters of fp8
+    Returns: whether it does
+    Source:
+        NVIDIA/Megatron-LM@d98e8a64 core/optimizer/optimizer_config.py use_precision_aware_optimizer_no_fp8_or_ds_fp8,
+        distrib_optimizer.py _copy_model_grads_to_main_grads; NVIDIA-NeMo/Megatron-Bridge@067f987
+        training/mixed_precision.py (fp8_recipe is tensorwise without fp8, too: false there)
+
+    >>> from service.estimator.software.precision import PRECISIONS
+    >>> from service.estimator.software.stacks import STACKS
+    >>> recipe, stack = Recipe(sequence_length=1, stack="megatron-core", moment_dtype="bf16"), STACKS["megatron-core"]
+    >>> [decouples_gradients(PRECISIONS[name], recipe, stack) for name in ("bf16-mixed", "fp8-tensorwise")]
+    [True, False]
+    """
+    chosen, master = requested_software(recipe).decoupled_gradients, recipe.master_dtype
+    if chosen is not None:
+        return chosen
+    if not stack.decouples_gradients:
+        return recipe.moment_dtype is not None
+    named = recipe.moment_dtype or master
+    return master == "fp16" or (named is not None and precision.matrix_format != "fp8")
+
+
 def state_bytes(precision: Precision, recipe: Recipe, stack: Stack, gpu: Gpu, *, keeps_copies: bool) -> StateBytes:
     """Bytes of one parameter for weights, gradients and master copy.
 
-    Formula: compute-format weights + gradients + master copy, or fp32 weights + fp32 gradients cast on the fly
+    Formula:
+        compute-format weights + gradients + master copy, or fp32 weights + fp32 gradients cast on the fly; inside the
+        step fp32 copies of narrower gradients, unless its kernel reads those
     Args:
         recipe: the recipe: formats of gradients and master copy
         gpu: the GPU, which decides whether fp8 copies are held transposed too
@@ -283,7 +310,7 @@ def state_bytes(precision: Precision, recipe: Recipe, stack: Stack, gpu: Gpu, *,
     >>> from service.estimator.software.precision import PRECISIONS
     >>> from service.estimator.software.stacks import STACKS
     >>> from service.estimator.samples import H100
-    >>> mixed, asked = PRECISIONS["bf16-mixed"], Recipe(sequence_length=1)
+    >>> mixed, asked = PRECISIONS["bf16-mixed"], Recipe(sequence_length=1, stack="megatron-core")
     >>> b = state_bytes(mixed, asked, STACKS["megatron-core"], H100, keeps_copies=True)
     >>> b.weight_bytes + b.gradient_bytes + b.master_bytes + 8
     18.0
@@ -292,7 +319,8 @@ def state_bytes(precision: Precision, recipe: Recipe, stack: Stack, gpu: Gpu, *,
     halves = 2 if precision.transposes_copies and generation(gpu) == "Blackwell" else 1
     casts = precision.is_mixed and stack.mixed_weights == "fp32"
     master = precision.master_bytes if recipe.master_dtype is None else DTYPE_BYTES[recipe.master_dtype]
-    narrow = precision.is_mixed and gradient < DTYPE_BYTES["fp32"] and recipe.moment_dtype is None
+    narrow = precision.is_mixed and gradient < DTYPE_BYTES["fp32"]
+    copies = narrow and not casts and not decouples_gradients(precision, recipe, stack)
     return StateBytes(
         weight_bytes=4.0 if casts else float(precision.weight_bytes),
         gathered_bytes=precision.weight_bytes if casts else float(precision.weight_bytes),
@@ -300,7 +328,7 @@ def state_bytes(precision: Precision, recipe: Recipe, stack: Stack, gpu: Gpu, *,
         gradient_bytes=gradient,
         half_gradient_bytes=half_gradient_bytes(precision, gradient, stack),
         master_bytes=0.0 if casts else float(master),
-        step_bytes=stack.step_gradient_bytes if narrow and not casts else 0.0,
+        step_bytes=stack.step_gradient_bytes if copies else 0.0,
     )
 
 

@@ -257,6 +257,8 @@ class Stack:
     """Version from which embedding and head are gathered one by one; always as one group where None."""
     step_gradient_bytes: float = 0.0
     """fp32 gradients that are made of narrower ones inside the optimizer step."""
+    decouples_gradients: bool = False
+    """Its optimizer's kernel can read gradients as they are accumulated, and hold the master copy itself."""
     shards_half_gradients: bool = False
     """Where ZeRO shards gradients, it accumulates them in the compute format."""
     vocabulary_multiple: int = 1

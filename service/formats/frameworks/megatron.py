@@ -15,7 +15,8 @@ from service.calibration.tables import NotExpressible
 from service.estimator.complete import CompleteQuestion
 from service.estimator.degrees import WEIGHTS
 from service.estimator.question import Model
-from service.estimator.software.stacks import implementation_of, software_of
+from service.estimator.software.precision import PRECISIONS, SHORT_NAMES, decouples_gradients
+from service.estimator.software.stacks import STACKS, implementation_of, software_of
 from service.formats import drafts, rules
 from service.formats.text import Entry, command_text, words_of
 
@@ -459,6 +460,27 @@ def _master_weights(value: Any, question: CompleteQuestion) -> rules.Written:
     return value and {"use-precision-aware-optimizer": True, "main-params-dtype": value}
 
 
+def decoupling(usual: str) -> rules.Writer:
+    """Writer of a precision-aware optimizer, in a tool that gives it a recipe of fp8 even where nothing is in fp8."""
+
+    def write(_: Any, question: CompleteQuestion) -> rules.Written:
+        recipe = question.recipe
+        precision = PRECISIONS[SHORT_NAMES.get(recipe.precision, recipe.precision)]
+        decoupled = decouples_gradients(precision, recipe, STACKS["megatron-core"])
+        options = {"use-precision-aware-optimizer": True} if decoupled else {}
+        if recipe.master_dtype == "fp16" or not (decoupled or recipe.master_dtype or recipe.moment_dtype):
+            return options
+        scaling = "delayed" if decoupled else "tensorwise"
+        if precision.matrix_format != "fp8":
+            return options if scaling == usual else options | {"fp8-recipe": scaling}
+        return options and rules.not_expressible(
+            f"with the scaling of {recipe.precision} Megatron-Core holds fp32 masters and copies gradients to fp32",
+            "leave decoupled_gradients out",
+        )
+
+    return write
+
+
 def _expert_overlap(value: Any, question: CompleteQuestion) -> Any:
     if value and question.layout.pipeline > 1 and question.layout.virtual_pipeline == 1:
         return rules.not_expressible(
@@ -520,6 +542,7 @@ RULES: rules.Rules = {
             "recipe.dropout_fraction": lambda value, _: {"attention-dropout": value, "hidden-dropout": value},
             "recipe.moment_dtype": _moments,
             "recipe.master_dtype": _master_weights,
+            "recipe.stack.decoupled_gradients": decoupling("delayed"),
             "recipe.stack.cross_entropy": _loss,
             "recipe.stack.grouped_experts": lambda value, q: True if value and q.model.num_experts else None,
             "recipe.stack.tensor_overlap": lambda value, q: (
@@ -707,6 +730,9 @@ def _put_software(draft: drafts.Draft, *, sparse: bool) -> None:
     stack = {"name": "megatron-core", **draft.fields_of(RULES, "recipe.stack")}
     fused = draft.chosen("cross-entropy-fusion-impl", FUSED_LOSSES, "native")
     stack["cross_entropy"] = fused if draft.get("cross-entropy-loss-fusion") else "vocab-parallel"
+    if draft.get("use-precision-aware-optimizer") and draft.recipe["precision"] != "fp32":
+        narrow = draft.recipe.get("master_dtype", "fp32") != "fp32" or draft.get("optimizer-cpu-offload", False)
+        stack["decoupled_gradients"] = narrow or draft.get("fp8-recipe", "delayed") == "delayed"
     stack["cuda_graphs"] = _captures_steps(draft)
     if sparse:
         choices = rules.options_of(RULES)["recipe.stack.dispatcher"].choices

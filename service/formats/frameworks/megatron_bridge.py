@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from service.formats.frameworks.megatron import RULES as MEGATRON_RULES
-from service.formats.frameworks.megatron import environment_notes
+from service.formats.frameworks.megatron import decoupling, environment_notes
 from service.formats.rules import ExportRequest, Rules, chooses, framework_table, only, training_target
 from service.formats.text import Settings
 
@@ -40,7 +40,7 @@ def attributes_of(settings: Settings) -> dict[str, str]:
         elif option == "seq-length":
             found |= {"model.seq_length": str(value), "dataset.seq_length": str(value)}
         elif option == "mixed_precision":
-            found["mixed_precision"] = "None" if value is None else json.dumps(value)
+            found[option] = "None" if value is None else f"get_mixed_precision_config({json.dumps(value)})"
         else:
             name = option.replace("-", "_")
             renamed = _TABLE["renamed"].get(option, f"{_TABLE['parts'].get(name, 'model')}.{name}")
@@ -60,6 +60,12 @@ RULES: Rules = {
         "Megatron-Bridge has no precision recipe for {value}",
         "choose one that it has",
     ),
+    "recipe.gradient_dtype": lambda value, q: (
+        None  # as fp16_mixed reduces them
+        if value == "fp16"
+        else {"ddp-grad-reduce-in-fp32" if q.recipe.precision == "fp32" else "grad-reduce-in-fp32": value == "fp32"}
+    ),
+    "recipe.stack.decoupled_gradients": decoupling("tensorwise"),
     "recipe.fp8_weights": only((False,), "it belongs to the precision recipe, which is only named", _IN_SCRIPT),
     "recipe.vocabulary_multiple": lambda value, _: {"make-vocab-size-divisible-by": value},
 }
@@ -69,6 +75,8 @@ def _function(settings: Settings, request: ExportRequest) -> str:
     attributes = _TABLE["unasked"] | attributes_of(settings)
     imports = ["import torch"] if any("torch." in value for value in attributes.values()) else []
     imports.append("from megatron.bridge.training.config import ConfigContainer")
+    if attributes["mixed_precision"] != "None":
+        imports.append("from megatron.bridge.training.mixed_precision import get_mixed_precision_config")
     if "AttnBackend" in attributes.get("model.attention_backend", ""):
         imports.append("from megatron.core.transformer.enums import AttnBackend")
     lines = [f"    cfg.{name} = {value}" for name, value in attributes.items()]

@@ -121,6 +121,23 @@ def test_offloaded_moments_leave_the_master_copy_and_the_gradients_of_the_step()
     assert moments.host == 16 * PARAMETERS / 8
 
 
+@pytest.mark.parametrize(
+    ("each", "recipe"),
+    [
+        (4, {}),
+        (0, {"moment_dtype": "bf16"}),
+        (0, {"master_dtype": "fp32"}),
+        (4, {"moment_dtype": "bf16", "precision": "fp8-blockwise"}),
+        (0, {"master_dtype": "fp16", "precision": "fp8-blockwise"}),
+        (4, {"moment_dtype": "bf16", "stack": Software(name="megatron-core", decoupled_gradients=False)}),
+        (0, {"stack": Software(name="megatron-core", decoupled_gradients=True)}),
+    ],
+)
+def test_half_gradients_are_copied_for_the_step_unless_its_kernel_reads_them(each: int, recipe: dict[str, Any]) -> None:
+    (only,) = held(Layout(zero_stage=1), 1, gradient_dtype="bf16", **recipe)
+    assert only.step_gradients == each * PARAMETERS
+
+
 def test_deepspeed_frees_what_it_makes_inside_the_step() -> None:
     (only,) = held(Layout(zero_stage=2), 1, stack="deepspeed")
     assert only.step_gradients > 0
