@@ -157,6 +157,7 @@ def _step_gradients(rank: Rank, kind: str) -> Explained:
     workload, degrees = rank.resolved.workload, rank.resolved.degrees
     stage = degrees.zero_stage
     formula, whole = _sharded(rank, "step_gradients")
+    whole = Expression(whole.text, {**whole.inputs, "decoupled_gradients": False})
     if not workload.stack.keeps_step_gradients or kind != "step_gradients" or stage < GRADIENTS:
         return formula, whole
     text, more = whole.text, {"flat_copy_fraction": states.flat_copy_fraction(workload)}
@@ -368,9 +369,9 @@ def _flights(rank: Rank) -> Expression:
 
 
 def _activations(rank: Rank, kind: str) -> Explained:
-    """Activations of all micro-batches in flight, or of all but one."""
+    """Activations of all micro-batches in flight, at most or beside a loss, or of all but one."""
     layout, load = rank.resolved.question.layout, rank.one.load
-    found = _kept_in_flight(rank)
+    found = _kept_in_flight(rank, has_loss=kind == "loss_activations")
     inputs: Inputs = {
         **found.inputs,
         "recompute": rank.resolved.workload.recompute.granularity,
@@ -386,8 +387,8 @@ def _activations(rank: Rank, kind: str) -> Explained:
     return activations.stage_activations, Expression(text, inputs)
 
 
-def _kept_in_flight(rank: Rank) -> Expression:
-    """What each chunk keeps for a micro-batch, times how many of them are in flight at the peak."""
+def _kept_in_flight(rank: Rank, *, has_loss: bool = False) -> Expression:
+    """What each chunk keeps for a micro-batch, times how many of them are in flight at the peak, or beside a loss."""
     layout, degrees, kept = rank.resolved.question.layout, rank.resolved.degrees, rank.one.load.kept_bytes
     if layout.schedule != "interleaved-1f1b" or degrees.virtual_pipeline == 1:
         each = _kept_each(rank)
@@ -397,7 +398,8 @@ def _kept_in_flight(rank: Rank) -> Expression:
     def possible_bytes(moment: HeldMoment) -> float:
         return float(moment.held_bytes(kept)) if moment.happens else 0.0
 
-    peak = max(held_moments(degrees, rank.one.stage.index, kept), key=possible_bytes)
+    moments = held_moments(degrees, rank.one.stage.index, kept)
+    peak = next(moments) if has_loss and rank.held.logits else max(moments, key=possible_bytes)
     usual = float(kept[len(kept) // 2])
     inputs = {"chunks_in_flight": float(peak.passes), "bytes_each_chunk": usual}
     text = "chunks_in_flight * bytes_each_chunk"
@@ -613,6 +615,7 @@ _LINES: dict[str, Callable[[Rank, str], Explained]] = {
     "pipeline_buffers": _pipeline_buffers,
     "left_streams": _left_streams,
     "activations": _activations,
+    "loss_activations": _activations,
     "other_activations": _activations,
     "recomputed_activations": _recomputed,
     "layer_buffers": _layer_buffers,

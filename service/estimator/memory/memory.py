@@ -25,7 +25,7 @@ from service.estimator.memory.states import (
 from service.estimator.model.ledger import WIDE_BYTES
 from service.estimator.numeric import Amount, Condition, both, either, is_nothing, maximum, minimum, summed, where
 from service.estimator.parallelism.context import exchanged_bytes
-from service.estimator.parallelism.pipeline import in_flight, interleaved_bytes, warm_passes
+from service.estimator.parallelism.pipeline import in_flight, interleaved_bytes, loss_bytes, warm_passes
 from service.estimator.parallelism.stages import Stage, sequence_stream_bytes, stream_bytes
 from service.estimator.question import OffloadName, ScheduleName
 from service.estimator.software.precision import moment_bytes
@@ -207,6 +207,8 @@ class StageBytes:
     """Tensors of neighbour stages that stay between two steps."""
     activations: Amount
     """Activations of all micro-batches in flight; gone by the optimizer step."""
+    loss_activations: Amount
+    """Activations of all micro-batches in flight when one of them has its loss."""
     other_activations: Amount
     """Activations of all micro-batches in flight but one."""
     recomputed_activations: Amount
@@ -288,7 +290,7 @@ BETWEEN_STEPS = (*PERSISTENT, "buffered_gradients", "left_step_gradients", "left
 _COMPUTING = (*PERSISTENT, "gathered_weights", "context_buffers", "attention_mask", "pipeline_buffers")
 
 LIVE: dict[Phase, tuple[str, ...]] = {
-    "loss": (*_COMPUTING, "cast_weights", "early_gradients", "activations", "logits"),
+    "loss": (*_COMPUTING, "cast_weights", "early_gradients", "loss_activations", "logits"),
     "backward": (
         *_COMPUTING,
         "late_cast_weights",
@@ -313,6 +315,7 @@ ANSWER_KINDS = {
     "half_gradients": "gradients",
     "persistent_gradients": "step_gradients",
     "left_step_gradients": "step_gradients",
+    "loss_activations": "activations",
     "other_activations": "activations",
     "flat_copies": "update_buffers",
 }
@@ -362,7 +365,7 @@ def stage_bytes(
     Source: each kind's own function
     """
     schedule = layout.schedule
-    micro_batches, activations = _live_activations(schedule, degrees, stage, load)
+    micro_batches, activations, beside_loss = _live_activations(schedule, degrees, stage, load)
     losses = micro_batches if schedule == "gpipe" else 1
     spread, offloaded = spread_bytes(workload, degrees, load), OFF_DEVICE[layout.offload]
     host = summed(spread[name] for name in (*offloaded, *HOST_COPIES.get(layout.offload, ())))
@@ -377,6 +380,7 @@ def stage_bytes(
         resident = minimum(activations, most)
         buffers = where(resident == most, load.resident_buffer_bytes, buffers)
         activations, host = resident, host + activations - resident
+        beside_loss = minimum(beside_loss, most)
         recomputed = minimum(recomputed, maximum(LAYERS_ON_DEVICE * load.largest_whole_bytes - resident, 0.0))
     chunks = where(degrees.pipeline > 1, 2, 1) if schedule == "dualpipe" else degrees.virtual_pipeline
     gathered = all_gathered_weights(workload, degrees, load, chunks)
@@ -401,6 +405,7 @@ def stage_bytes(
         pipeline_buffers=received_bytes(workload, degrees, stage),
         left_streams=left_bytes(workload, degrees),
         activations=activations,
+        loss_activations=beside_loss,
         other_activations=activations * maximum(micro_batches - 1, 0) / micro_batches,
         recomputed_activations=recomputed,
         layer_buffers=buffers,
@@ -427,8 +432,8 @@ def put_flat_copies(rank_bytes: StageBytes, copies: FlatCopies) -> None:
         if MOMENTS[phase] in _UPDATED_BY:
             continue
         early.append(live - summed(getattr(rank_bytes, kind) for kind in LAZY))
-        micro_batches = rank_bytes.in_flight - (0 if "activations" in LIVE[phase] else 1)
-        keeps = "activations" in LIVE[phase] or "other_activations" in LIVE[phase]
+        micro_batches = rank_bytes.in_flight - (1 if "other_activations" in LIVE[phase] else 0)
+        keeps = any(ANSWER_KINDS.get(kind, kind) == "activations" for kind in LIVE[phase])
         spared = maximum(micro_batches, 0) * copies.spared_bytes if keeps else 0.0
         again = copies.spared_again_bytes if "recomputed_activations" in LIVE[phase] else 0.0
         shorter.append(early[-1] - spared - again)
@@ -478,17 +483,18 @@ def early_gradient_bytes(
     return early + (spread["half_gradients"] if workload.stack.keeps_half_gradients == "always" else 0.0)
 
 
-def _live_activations(schedule: ScheduleName, degrees: Degrees, stage: Stage, load: RankLoad) -> tuple[Amount, Amount]:
-    """Micro-batches in flight, each chunk counting its share of one, and the bytes of their activations."""
+def _live_activations(
+    schedule: ScheduleName, degrees: Degrees, stage: Stage, load: RankLoad
+) -> tuple[Amount, Amount, Amount]:
+    """Micro-batches in flight, each chunk counting its share of one; bytes they keep at most, and beside a loss."""
     is_interleaved, first = schedule == "interleaved-1f1b", load.kept_bytes[0]
     plain, *_ = in_flight("1f1b" if is_interleaved else schedule, degrees, stage.index)
     if not is_interleaved:
-        return plain, plain * first
+        return plain, plain * first, plain * first
     several, rounds = degrees.virtual_pipeline > 1, degrees.virtual_pipeline
-    return (
-        where(several, warm_passes(degrees, stage.index) / rounds, plain),
-        where(several, interleaved_bytes(degrees, stage.index, load.kept_bytes), plain * first),
-    )
+    most = where(several, interleaved_bytes(degrees, stage.index, load.kept_bytes), plain * first)
+    warm = where(both(several, load.logits_bytes > 0), loss_bytes(degrees, stage.index, load.kept_bytes), most)
+    return where(several, warm_passes(degrees, stage.index) / rounds, plain), most, warm
 
 
 StepName = Literal["first", "later"]

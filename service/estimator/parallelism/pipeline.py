@@ -101,6 +101,29 @@ def interleaved_bytes(degrees: Degrees, stage: Amount, kept_bytes: tuple[Amount,
     return peak
 
 
+def loss_bytes(degrees: Degrees, stage: Amount, kept_bytes: tuple[Amount, ...]) -> Amount:
+    """Activations of the last stage of an interleaved pipeline when a micro-batch has its loss, in the last chunk.
+
+    Each loss finds what the first one does, when the stage is warm: a micro-batch runs backward through the last chunk
+    before the next one runs forward there, and whole groups wait in all the other chunks.
+
+    Formula: n k + sum over chunks of n_j (k_j - k) with n_j = g micro-batches, of the last chunk 1;  n = (v - 1) g + 1
+    Args:
+        degrees: the layout: v chunks, groups of g
+        stage: the last stage, from 0 [1]
+        kept_bytes: activations that one micro-batch keeps in each chunk, k_j; k any one of them [byte]
+    Returns: bytes of one rank [byte]
+    Source:
+        NVIDIA/Megatron-LM@d98e8a64 core/pipeline_parallel/schedules.py (forward_backward_pipelining_with_interleaving)
+
+    >>> from service.estimator.samples import sample_degrees
+    >>> two = sample_degrees(pipeline=4, virtual_pipeline=2, virtual_group=4, accumulation=16)
+    >>> loss_bytes(two, 3, (1.0, 0.0)), interleaved_bytes(two, 3, (1.0, 0.0))
+    (4.0, 5.0)
+    """
+    return next(held_moments(degrees, stage, kept_bytes)).held_bytes(kept_bytes)
+
+
 @dataclass(slots=True, kw_only=True)
 class HeldMoment:
     """A moment at which a stage of an interleaved pipeline may be fullest."""
