@@ -275,7 +275,7 @@ def flat_copy_bytes(weight_bytes: Amount, replicas: Amount) -> Amount:
 
 RESIDUALS = {
     ("megatron-core", "dense"): 0.030,
-    ("megatron-core", "sparse"): 0.043,
+    ("megatron-core", "sparse"): 0.03,
     ("other", "dense"): 0.090,
     ("other", "sparse"): 0.305,
 }
