@@ -14,7 +14,14 @@ const MEMORY = {
     "left_step_gradients",
     "gradient_placeholders",
   ],
-  activations: ["activations", "other_activations", "recomputed_activations", "left_streams", "attention_mask"],
+  activations: [
+    "activations",
+    "loss_activations",
+    "other_activations",
+    "recomputed_activations",
+    "left_streams",
+    "attention_mask",
+  ],
   logits: ["logits"],
   buffers: [
     "layer_buffers",
