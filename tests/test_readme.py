@@ -89,8 +89,8 @@ def test_accuracy_is_that_of_the_shipped_figures() -> None:
 
     (memory_error,) = re.findall(rf"mean error ([\d.]+) % over {sum(scored)} peaks", README)
     assert float(memory_error) == pytest.approx(mean(6), abs=0.1)
-    assert len({row[1] for row in peaks}) == 5
-    assert "from five sources" in README
+    assert len({row[1] for row in peaks}) == 6
+    assert "from six sources" in README
     assert f"{mean(10):.0f} % lie inside the 80 % interval" in README
     (steps,), (experts,) = _figures("| all * | all |"), _figures("| all * | MoE |")
     assert f"mean error {steps[8]} over {steps[4]} steps; {steps[12]} lie inside the 80 % interval" in README

@@ -11,10 +11,11 @@ EVERYBODYS: Mapping[Scope | None, str] = {
     "read": """
         createBatch createCheck createComparison createComparisonAsCsv createComparisonAsXlsx createDiagnosis
         createEstimate createExport createFlop createGpuHours createImport createKubernetesCheck createMemory
-        createPlans createProfile createSensitivity createSensitivityAsCsv createSensitivityAsXlsx createSlurmCheck
+        createPlans createProfile createRecognisedImport createScriptCheck createSensitivity createSensitivityAsCsv
+        createSensitivityAsXlsx createSlurmCheck
         createSolution createTimeline getAccuracy getAdapter getComparison getComparisonAsCsv getComparisonAsXlsx
         getEstimate getFlop getGpuHours getMemory getSlurmHook getStoredEstimate getTotalsAccuracy listChoices
-        listExportTargets getMetrics listRevisions listRevisionsAsCsv listRevisionsAsXlsx listWorkers
+        listAdapters listExportTargets getMetrics listRevisions listRevisionsAsCsv listRevisionsAsXlsx listWorkers
         listScenarios listScenariosAsCsv listScenariosAsXlsx listSweeps listSweepsAsCsv listSweepsAsXlsx
         listLaunchChecks listLaunchChecksAsCsv listLaunchChecksAsXlsx
         listMeasurements listMeasurementsAsCsv listMeasurementsAsXlsx listMeasurementsAsParquet

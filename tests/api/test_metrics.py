@@ -33,6 +33,7 @@ NAMES = {
     "traincost_calibration_age_seconds": ("gauge", {"gpu"}),
     "traincost_catalogue_info": ("gauge", {"revision"}),
     "traincost_check_verdicts": ("counter", {"verdict"}),
+    "traincost_checks_unjudged": ("counter", {"reason"}),
     "traincost_computations": ("counter", {"outcome"}),
     "traincost_computations_shared": ("counter", set()),
     "traincost_compute_refusals": ("counter", {"reason"}),

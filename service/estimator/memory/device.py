@@ -200,7 +200,7 @@ def layer_forward_seconds(workload: Workload, degrees: Degrees) -> Amount:
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> round(layer_forward_seconds(sample_workload(), sample_degrees()), 5)
-    0.00581
+    0.00497
     """
     split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     peak = known_peak_flop_per_s(workload.gpu, workload.precision.matrix_format)

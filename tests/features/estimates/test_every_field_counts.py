@@ -108,6 +108,8 @@ QUESTIONS = [
 QUESTIONS.append({**question(DENSE, {**RECIPE, "stack": {"name": "fsdp1"}}, {}), "cluster": OLDER})
 QUESTIONS.append(question(DENSE, {**RECIPE, "stack": {"name": "megatron-core"}}, {"tensor": 4}))
 QUESTIONS.append({**question(DENSE, RECIPE, {"zero_stage": 0}), "cluster": {**CLUSTER, "gpus": 32}})
+NARROW = {**RECIPE, "gradient_dtype": "bf16", "moment_dtype": "bf16"}
+QUESTIONS.append(question(DENSE, {**NARROW, "stack": {"name": "megatron-core"}}, {}))
 CHUNKED = {"pipeline": 2, "virtual_pipeline": 2, "zero_stage": 2}
 QUESTIONS.append(question(DENSE, {**RECIPE, "stack": {"name": "megatron-core"}}, CHUNKED))
 QUESTIONS.append(question(DENSE, {**RECIPE, "global_batch": 16, "stack": {"name": "torchtitan"}}, {}))
