@@ -83,6 +83,44 @@ class Export(Documented):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FormatSettings(Documented):
+    """How many settings of a format have each fate; a family of names that begin alike counts as one."""
+
+    understood: int
+    """Settings that model, recipe and layout are read from."""
+    without_effect: int
+    """Settings that change nothing here."""
+    not_understood: int
+    """Settings that change memory or time in a way that is not read, at some of their values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportFormat(Documented):
+    """A kind of file that is read as parts of a question."""
+
+    format: str
+    """Its name in the path."""
+    meaning: str
+    """What the file is."""
+    syntax: str
+    """How it is written: arguments, json, toml or yaml; any for the one of these that it looks like."""
+    covers: str
+    """The releases or the commit whose files are read."""
+    source: str
+    """Tool and version or commit whose settings and defaults were read."""
+    settings: FormatSettings
+    """How many of its settings have each fate; any other is listed as unknown, or as not understood by its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportFormats(Documented):
+    """Kinds of files that are read."""
+
+    items: tuple[ImportFormat, ...]
+    """The kinds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownSetting(Documented):
     """A setting of the file that was not understood."""
 

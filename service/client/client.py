@@ -15,7 +15,7 @@ import httpx
 from service.answers.checks import MOST_QUESTIONS, BatchKind, Check
 from service.answers.diagnoses import Diagnosis, Reconciliation
 from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, MemoryAnswer, MethodAnswer, TimelineAnswer
-from service.answers.exports import Export, ExportTarget, Imported
+from service.answers.exports import Export, ExportTarget, Imported, ImportFormat
 from service.answers.launch_checks import LaunchCheck
 from service.answers.plans import PlanAnswer, PlanCounts, Solution
 from service.answers.profiles import ProfileAnswer
@@ -297,6 +297,10 @@ class Client:
     def export_targets(self) -> tuple[ExportTarget, ...]:
         """Tools with an export."""
         return self._items(ExportTarget, "/v1/exports")
+
+    def import_formats(self) -> tuple[ImportFormat, ...]:
+        """Kinds of files that are read."""
+        return self._items(ImportFormat, "/v1/imports")
 
     def import_file(self, kind: str, content: str) -> Imported:
         """The question in a file of a training framework.

@@ -61,6 +61,8 @@ class Format:
     """Fates of the tool's settings."""
     source: str
     """Tool and version or commit that its fields and defaults come from."""
+    covers: str = ""
+    """The releases or the commit whose files are read; those of the source where empty."""
 
 
 def read_any(text: str) -> tuple[Entry, ...]:

@@ -15,7 +15,8 @@ EVERYBODYS: Mapping[Scope | None, str] = {
         createSensitivityAsXlsx createSlurmCheck
         createSolution createTimeline getAccuracy getAdapter getComparison getComparisonAsCsv getComparisonAsXlsx
         getEstimate getFlop getGpuHours getMemory getSlurmHook getStoredEstimate getTotalsAccuracy listChoices
-        listAdapters listExportTargets getMetrics listRevisions listRevisionsAsCsv listRevisionsAsXlsx listWorkers
+        listAdapters listExportTargets listImportFormats getMetrics listRevisions listRevisionsAsCsv
+        listRevisionsAsXlsx listWorkers
         listScenarios listScenariosAsCsv listScenariosAsXlsx listSweeps listSweepsAsCsv listSweepsAsXlsx
         listLaunchChecks listLaunchChecksAsCsv listLaunchChecksAsXlsx
         listMeasurements listMeasurementsAsCsv listMeasurementsAsXlsx listMeasurementsAsParquet

@@ -10,7 +10,10 @@ from service.answers.exports import (
     Export,
     ExportTarget,
     ExportTargets,
+    FormatSettings,
     Imported,
+    ImportFormat,
+    ImportFormats,
     TargetVersion,
     UnknownSetting,
 )
@@ -43,6 +46,27 @@ def listed_targets() -> ExportTargets:
                 source=target.source,
             )
             for target in TARGETS.values()
+        )
+    )
+
+
+def listed_formats() -> ImportFormats:
+    """Kinds of files that are read, with the fates of their settings."""
+    return ImportFormats(
+        items=tuple(
+            ImportFormat(
+                format=one.name,
+                meaning=one.meaning,
+                syntax=one.syntax,
+                covers=one.covers or one.source,
+                source=one.source,
+                settings=FormatSettings(
+                    understood=len(one.fates.types),
+                    without_effect=len(one.fates.without_effect),
+                    not_understood=len(one.fates.not_understood),
+                ),
+            )
+            for one in FORMATS.values()
         )
     )
 

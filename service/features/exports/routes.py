@@ -8,7 +8,7 @@ from annotated_types import MaxLen
 from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import Response
 
-from service.answers.exports import Export, ExportTargets, Imported
+from service.answers.exports import Export, ExportTargets, Imported, ImportFormats
 from service.api import requests
 from service.api.answers import JSON, json_answer, preferred
 from service.api.errors import WrongParameter
@@ -16,7 +16,15 @@ from service.api.inputs import chosen
 from service.api.openapi import TEXT_BODY, examples, request_bodies, requires
 from service.errors import Problem, Refused
 from service.estimator.question import Strict
-from service.features.exports.exports import COMMAND, export, import_file, imported_json, listed_targets, target_named
+from service.features.exports.exports import (
+    COMMAND,
+    export,
+    import_file,
+    imported_json,
+    listed_formats,
+    listed_targets,
+    target_named,
+)
 from service.formats.sent import FILES
 from service.formats.targets import FORMATS, TARGETS
 from service.formats.text import LONGEST_FILE_BYTES
@@ -127,6 +135,12 @@ async def create_export(
         written = Response(exported.content, media_type=f"{TEXT_BODY}; charset=utf-8", headers=saved_as)
     written.headers[NOT_EXPRESSIBLE] = ", ".join(dict.fromkeys(one.field for one in exported.not_expressible))
     return written
+
+
+@router.get("/v1/imports", summary="Kinds of files that are read", response_model=requests.answer(ImportFormats))
+async def list_import_formats() -> Response:
+    """List formats with their syntax, releases and sources, and how many settings have each fate."""
+    return json_answer(listed_formats())
 
 
 ImportBody = Annotated[str | Mapping[str, Any], Depends(requests.text_or_json(ImportRequest))]

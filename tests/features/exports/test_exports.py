@@ -16,6 +16,15 @@ def test_every_target_is_listed_with_its_versions_and_source(ask: Ask) -> None:
     assert [one["version"] for one in items["torchtitan"]["versions"]] == ["0.2", "0.3", "main"]
 
 
+def test_every_format_is_listed_with_its_source_and_the_fates_of_its_settings(ask: Ask) -> None:
+    items = {item["format"]: item for item in ask("GET", "/v1/imports").json()["items"]}
+    assert items.keys() == FORMATS.keys()
+    assert all(item["source"] and item["covers"] and item["syntax"] for item in items.values())
+    megatron = items["megatron-lm"]["settings"]
+    assert megatron["understood"] > 100
+    assert min(megatron["without_effect"], megatron["not_understood"]) > 100
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_target_and_version_is_written(ask: Ask, target: str) -> None:
     for version in TARGETS[target].versions:
