@@ -18,7 +18,7 @@ FAMILY = "*"
 
 _TELLING = re.compile(
     r"expert|moe|shard|fsdp|zero|parallel|recompute|activation.?checkpoint|checkpoint.?activation|gradient.?checkpoint"
-    r"|fp8|fp4|float8|int8|quant|lora|adapter|offload|precision|dtype|bf16|fp16|batch|seq.?len|stage|accumulat",
+    r"|fp8|fp4|float8|float16|int8|quant|lora|adapter|offload|precision|dtype|bf16|fp16|batch|seq.?len|stage|accumulat",
     re.IGNORECASE,
 )
 """Names of settings that change memory or time, whatever tool has them."""
@@ -54,12 +54,19 @@ class Fates:
     """Reasons by name or family."""
     not_understood: Mapping[str, _Effect]
     """Effects by name or family."""
+    earlier: Mapping[str, str] = field(default_factory=dict)
+    """Names of today by those of earlier releases."""
+
+    def today(self, name: str) -> str:
+        """The name that a setting has today."""
+        return self.earlier.get(name, name)
 
     def of(self, entry: Entry) -> Setting:
         """A setting with its fate; a whole name comes before a family, and a longer family before a shorter."""
-        if entry.name in self.types:
+        today = self.today(entry.name)
+        if today in self.types:
             return Setting(entry, "understood")
-        for name in self._names(entry.name):
+        for name in self._names(today):
             if name in self.without_effect:
                 return Setting(entry, "without_effect", self.without_effect[name])
             if name in self.not_understood:
@@ -101,7 +108,7 @@ class Draft:
     settings: dict[str, Any] = field(default_factory=dict)
     """Converted values of the settings that are read, by name."""
     fates: dict[str, Setting] = field(default_factory=dict)
-    """Each setting of the file with its fate, by name."""
+    """Each setting of the file with its fate, by the name that it has today."""
     assumptions: list[str] = field(default_factory=list)
     model: dict[str, Any] | str | None = None
     """The model as a question spells it; None if the file does not state it."""
@@ -171,7 +178,8 @@ def fates_of(rules: Rules, *tables: Mapping[str, Any]) -> Fates:
     named = [*types, *(name for name, _ in without_effect), *effects]
     if twice := {name for name in named if named.count(name) > 1}:
         raise ValueError(f"settings with two fates: {', '.join(sorted(twice))}")
-    return Fates(types, dict(without_effect), effects)
+    earlier = {old: new for table in tables for old, new in table.get("earlier", {}).items()}
+    return Fates(types, dict(without_effect), effects, earlier)
 
 
 FATES = ("read", "without_effect", "not_understood")
@@ -182,9 +190,10 @@ def draft_of(entries: Sequence[Entry], fates: Fates) -> Draft:
     """A draft of the settings that are understood, converted, with the fate of each."""
     draft = Draft()
     for entry in entries:
-        draft.fates[entry.name] = setting = fates.of(entry)
+        name = fates.today(entry.name)
+        draft.fates[name] = setting = fates.of(entry)
         if setting.fate == "understood" and entry.value is not None:
-            draft.settings[entry.name] = _converted(entry, fates.types[entry.name])
+            draft.settings[name] = _converted(entry, fates.types[name])
     return draft
 
 

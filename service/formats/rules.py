@@ -107,12 +107,12 @@ def name(value: Any) -> str:
     """A choice by its name or number, in one case.
 
     >>> name("No_Shard"), name(3), name(False)
-    ('NO_SHARD', '3', 'FALSE')
+    ('NO_SHARD', '3', 'NO')
     """
     word = _single(value)
     if not isinstance(word, str | int):
         raise WrongType
-    return str(word).upper()
+    return "NO" if word is False else str(word).upper()
 
 
 def items(value: Any) -> tuple[Any, ...]:

@@ -176,6 +176,14 @@ MISREAD: list[tuple[str, str, dict[str, Any]]] = [
     ),
     ("torchtitan", "[activation_checkpoint]\nselective_ac_option = '1'\n", {"recipe.recompute": "full"}),
     ("nanotron", NANOTRON.format("    intermediate_size: 512\n"), {"recipe.sequence_length": 4096}),
+    ("deepspeed", '{"train_batch_size": 8, "bfloat16": {"enabled": true}}', {"recipe.precision": "bf16-mixed"}),
+    ("accelerate", f"{FSDP}mixed_precision: no\n", {"recipe.precision": "fp32"}),
+    (
+        "torchtitan",
+        TITAN.format("[training]\nbatch_size = 2\ntensor_parallel_degree = 4\ncompile = true"),
+        {"recipe.micro_batch": 2, "layout.tensor": 4},
+    ),
+    ("megatron-lm", f"{GPT} --moe-expert-capacity-factor -1", {"recipe.expert_capacity_factor": None}),
 ]
 
 

@@ -195,7 +195,7 @@ def test_no_two_values_of_a_field_give_the_same_file_unless_it_is_listed(rules: 
 
 def test_a_table_that_differs_from_its_module_does_not_load() -> None:
     with pytest.raises(ValueError, match=r"deepspeed.toml and its module differ in the sections model"):
-        framework_table("deepspeed", "model", "rules", "read")
+        framework_table("deepspeed", "earlier", "model", "rules", "read")
     with pytest.raises(ValueError, match=r"differ in rules in code: layout.data"):
         rules_of({"layout.data": {}}, {})
     with pytest.raises(ValueError, match=r"targets.toml and the module of torchtitan differ in its versions"):

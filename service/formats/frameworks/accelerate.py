@@ -276,7 +276,7 @@ def accelerate_draft(entries: Sequence[Entry]) -> drafts.Draft:
         _put_strategy(draft)
     elif sharded:
         draft.without_effect(_STRATEGY, "FSDP2 does not read it")
-        freed = {"TRUE": True, "FALSE": False}
+        freed = {"TRUE": True, "FALSE": False, "NO": False}
         layout["reshard_after_forward"] = draft.chosen(f"{_FSDP}reshard_after_forward", freed, "TRUE")
     layout["offload"] = "model" if sharded and draft.get(f"{_FSDP}offload_params") else "none"
     recipe["recompute"] = "full" if sharded and draft.get(f"{_FSDP}activation_checkpointing") else "none"

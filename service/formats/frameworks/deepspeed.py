@@ -83,7 +83,7 @@ def _unless_one(name: str, note: str) -> rules.Rule:
     return lambda value, _: None if value == 1 else rules.Fragment(((name, value),), assumptions=(note,))
 
 
-_TABLE = rules.framework_table("deepspeed", "rules", *drafts.FATES)
+_TABLE = rules.framework_table("deepspeed", "rules", *drafts.FATES, "earlier")
 
 RULES: rules.Rules = {
     **rules.SCRIPT_RULES,

@@ -685,6 +685,8 @@ def _put_recipe(draft: drafts.Draft) -> None:
         recipe["vocabulary_multiple"] = 1
     if recipe["optimizer"] == "sgd-momentum" and draft.get("sgd-momentum", 0.9) == 0:
         recipe["optimizer"] = "sgd"
+    if recipe.get("expert_capacity_factor", 0) < 0:
+        del recipe["expert_capacity_factor"]  # no capacity
     _put_ramp(draft)
     recipe["dropout_fraction"] = max(draft.get("attention-dropout", 0.1), draft.get("hidden-dropout", 0.1))
 
@@ -733,6 +735,8 @@ def _put_software(draft: drafts.Draft, *, sparse: bool) -> None:
     if draft.get("use-precision-aware-optimizer") and draft.recipe["precision"] != "fp32":
         narrow = draft.recipe.get("master_dtype", "fp32") != "fp32" or draft.get("optimizer-cpu-offload", False)
         stack["decoupled_gradients"] = narrow or draft.get("fp8-recipe", "delayed") == "delayed"
+    if not stack["overlap_reduce"] and stack.pop("reduce_bucket_numbers", None):
+        draft.without_effect("ddp-bucket-size", "gradients are reduced at once, for nothing overlaps")
     stack["cuda_graphs"] = _captures_steps(draft)
     if sparse:
         choices = rules.options_of(RULES)["recipe.stack.dispatcher"].choices

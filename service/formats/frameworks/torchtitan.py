@@ -15,7 +15,9 @@ from service.estimator.software.stacks import software_of
 from service.formats import drafts, rules
 from service.formats.text import Entry, Settings, command_text, nested, toml_text, words_of
 
-_TABLE = rules.framework_table("torchtitan", "shared", "0.2", "0.3", "main", *drafts.FATES, "schedules", "registered")
+_TABLE = rules.framework_table(
+    "torchtitan", "shared", "0.2", "0.3", "main", *drafts.FATES, "earlier", "schedules", "registered"
+)
 
 SCHEDULES: Mapping[str, str] = _TABLE["schedules"]
 
