@@ -31,6 +31,7 @@ CALLS: tuple[Callable[[Client], Any], ...] = (
     lambda client: client.revoke_share("scn_a", "shr_a"),
     lambda client: client.export("torchtitan", {}),
     lambda client: client.export_targets(),
+    lambda client: client.import_formats(),
     lambda client: client.import_file("deepspeed", "{}"),
     lambda client: client.recognise_file('{"train_micro_batch_size_per_gpu": 1}'),
     lambda client: client.reconcile(""),

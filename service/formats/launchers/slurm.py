@@ -5,8 +5,7 @@ src/plugins/job_submit/lua (min_nodes, num_tasks, tres_per_node, tres_per_job, t
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from annotated_types import Ge, Le, MaxLen
@@ -65,10 +64,6 @@ class SlurmJob(Strict):
     """Tasks of each node; null where the job does not give them."""
     component: Annotated[int, Ge(0), Le(1 << 16)] | None = None
     """Number of this component of a heterogeneous job; null for a job of one kind of nodes."""
-    arguments: Annotated[tuple[Annotated[str, MaxLen(4096)], ...], MaxLen(1024)] = ()
-    """Words after the script's name on the command line."""
-    environment: Annotated[Mapping[str, Annotated[str, MaxLen(4096)]], MaxLen(1024)] = field(default_factory=dict)
-    """Variables of the environment that the job is submitted with, as far as the script names them."""
     time_limit_minutes: Annotated[int, Ge(1), Le(1 << 24)] | None = None
     """Requested wall time; null where the job requests none."""
 
