@@ -71,7 +71,7 @@ class Fates:
                 return Setting(entry, "without_effect", self.without_effect[name])
             if name in self.not_understood:
                 return _with_effect(entry, self.not_understood[name])
-        if _TELLING.search(entry.name):
+        if entry.value is not None and _TELLING.search(entry.name):
             return Setting(entry, "not_understood", "no known release has it, and its name is about memory or time")
         return Setting(entry, "unknown")
 

@@ -292,6 +292,8 @@ def test_a_setting_has_one_fate_at_each_of_its_values() -> None:
     assert fate("amp.opt_level", "O1") == "without_effect"
     assert fate("amp.enabled", True) == "not_understood"
     assert fate("no_such_setting", 1) == "unknown"
+    assert fate("no_such_sharding", 1) == "not_understood"
+    assert fate("no_such_sharding", None) == "unknown"
 
 
 def test_a_table_that_gives_a_setting_two_fates_does_not_load() -> None:

@@ -53,6 +53,9 @@ WRONG: list[tuple[str, str, str, int, int]] = [
     ("axolotl", "deepspeed: ds.json\n", "missing_file", 1, 12),
     ("llama-factory", "stage: dpo\n", "not_estimated", 1, 8),
     ("llama-factory", "finetuning_type: oft\n", "not_estimated", 1, 18),
+    ("llama-factory", "finetuning_type: lora\ntask: mmlu_test\n", "not_a_training", 2, 7),
+    ("llama-factory", "finetuning_type: lora\nexport_dir: out\n", "not_a_training", 2, 13),
+    ("llama-factory", "template: llama3\ninfer_backend: vllm\n", "not_a_training", 2, 16),
 ]  # fmt: skip
 
 

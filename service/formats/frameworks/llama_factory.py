@@ -30,6 +30,7 @@ def read_llama_factory(entries: Sequence[Entry]) -> drafts.Draft:
     """The draft of LLaMA-Factory's arguments."""
     own, deepspeed, accelerate = trainer.parted(trainer.with_shipped(entries, _TABLE["files"]))
     draft = drafts.draft_of(own, FATES)
+    _refuse_untrained(draft)
     if (stage := draft.get("stage", "sft")) in _STAGES:
         raise trainer.not_estimated(draft, "stage", _STAGES[stage])
     draft.chosen("stage", {"pt": "pt", "sft": "sft"}, "sft")
@@ -49,6 +50,14 @@ def read_llama_factory(entries: Sequence[Entry]) -> drafts.Draft:
         if draft.get(name):
             training.optimizer, training.is_fused = optimizer, False
     return trainer.put_training(draft, training, deepspeed, accelerate)
+
+
+def _refuse_untrained(draft: drafts.Draft) -> None:
+    """Refuse a file that evaluates or exports a model, which states no training."""
+    for name in ("task", "export_dir", "infer_backend"):
+        if draft.fates.get(name) is not None:
+            fix = "send the file of the training itself"
+            raise draft.wrong(name, "not_a_training", "stands in a file that trains no model", fix)
 
 
 def _method(draft: drafts.Draft) -> dict[str, Any]:
