@@ -306,7 +306,8 @@ class Client:
         """The question in a file of a training framework.
 
         Args:
-            kind: megatron-lm, nanotron, torchtitan, deepspeed, accelerate, transformers, trl, axolotl or llama-factory
+            kind: megatron-lm, nanotron, torchtitan, deepspeed, accelerate, transformers, trl, axolotl, llama-factory
+                or torchtune
             content: the file, or the arguments
 
         Returns:

@@ -6,8 +6,9 @@ deepspeed 0.19.8 launcher/runner.py.
 
 from collections.abc import Iterator, Sequence
 
-from service.formats.frameworks.trainer import ACCELERATE, PROGRAM
-from service.formats.text import Entry, options_in, placed_words
+from service.formats.composed import PROGRAM, overrides_in
+from service.formats.frameworks.trainer import ACCELERATE
+from service.formats.text import Entry, checked_once, options_in, placed_words
 from service.text_bounds import Place
 
 _KINDS = {"multi_gpu": "MULTI_GPU", "use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP"}
@@ -36,25 +37,44 @@ def read_launched(text: str) -> tuple[Entry, ...]:
 
     >>> [(one.name, one.value) for one in read_launched("torchrun --nproc-per-node=8 --nnodes 2 train.py --bf16")]
     [('accelerate.num_processes', 16), ('program', 'train.py'), ('bf16', ())]
+    >>> [(one.name, one.value) for one in read_launched("tune run --nproc_per_node 2 full --config c.yaml seed=4")]
+    [('accelerate.num_processes', 2), ('program', 'full'), ('config', ('c.yaml',)), ('seed', ('4',))]
     """
     words = placed_words(text)
     program = max((number for number in range(len(words)) if _is_program(words, number)), default=-1)
     if program < 0:
         return options_in(words)
     word, place = words[program]
+    rest = words[program + 1 :]
     return (
         *_launcher(words[:program]),
         Entry(PROGRAM, word.rpartition("/")[2], place),
-        *options_in(words[program + 1 :]),
+        *(checked_once(overrides_in(rest)) if _is_composed(words, program) else options_in(rest)),
     )
 
 
 def _is_program(words: Sequence[tuple[str, Place]], number: int) -> bool:
-    """Whether a word is a script, a module, or what a console program is asked to do."""
+    """Whether a word is a script, a module, a recipe, or what a console program is asked to do."""
     word = words[number][0]
-    before = words[number - 1][0].rpartition("/")[2] if number else ""
+    before = _base(words, number - 1)
     is_task = before in ("trl", "llamafactory-cli") and not word.startswith("-")
-    return word.endswith(".py") or before == "-m" or is_task
+    is_recipe = _is_tune(words) and number + 1 < len(words) and words[number + 1][0].startswith("--config")
+    return word.endswith(".py") or before == "-m" or is_task or is_recipe
+
+
+def _base(words: Sequence[tuple[str, Place]], number: int) -> str:
+    return words[number][0].rpartition("/")[2] if number >= 0 else ""
+
+
+def _is_tune(words: Sequence[tuple[str, Place]]) -> bool:
+    """Whether torchtune's program starts a recipe."""
+    return len(words) > 1 and _base(words, 0) == "tune" and words[1][0] == "run"
+
+
+def _is_composed(words: Sequence[tuple[str, Place]], program: int) -> bool:
+    """Whether a file and its changes follow the program, and not options alone."""
+    after = words[program + 1][0] if program + 1 < len(words) else "--"
+    return _is_tune(words) or not after.startswith("--")
 
 
 def _launcher(words: Sequence[tuple[str, Place]]) -> Iterator[Entry]:

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from service.errors import Problem, Refused
-from service.formats.frameworks.trainer import ACCELERATE, DEEPSPEED, PROGRAM
+from service.formats.composed import CONFIG, PROGRAM, overridden
+from service.formats.frameworks.trainer import ACCELERATE, DEEPSPEED
 from service.formats.recognise import (
     NOT_RECOGNISED,
     STATE_IT,
@@ -31,6 +32,9 @@ _UNDER = {"deepspeed": DEEPSPEED, "accelerate": ACCELERATE}
 _ABOVE = ("transformers", "trl", "axolotl", "llama-factory")
 """Formats of tools that DeepSpeed and accelerate stand under."""
 
+_STARTED = (*_ABOVE, "torchtune", "maxtext", "litgpt", "lightning", "llm-foundry")
+"""Formats whose readers take what starts the tool."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:
@@ -44,8 +48,8 @@ class Sent:
 
 def sent(format: str | None, text: str, files: Mapping[str, str]) -> Sent:
     """The settings of files that are sent together; the first one's format is recognised unless it is named."""
-    first = _read(format, text)
-    others = {name: _read(None, content, name) for name, content in files.items()}
+    others = {name: _read(None, content, {}, name) for name, content in files.items()}
+    first = _read(format, text, others)
     if first.format in _UNDER and format is None:
         above = [name for name, other in others.items() if other.format in _ABOVE]
         if above:
@@ -53,10 +57,13 @@ def sent(format: str | None, text: str, files: Mapping[str, str]) -> Sent:
     return Sent(first.format, _joined(first.entries, others), first.why)
 
 
-def _read(format: str | None, text: str, name: str | None = None) -> Sent:
-    """One file with its format; a file of another tool is refused by that tool's name."""
+def _read(format: str | None, text: str, beside: dict[str, Sent], name: str | None = None) -> Sent:
+    """One file with its format; a file of another tool is refused by that tool's name.
+
+    Of the files beside it, one that it names as its own is taken out and stands in its place.
+    """
     try:
-        entries = SYNTAXES[FORMATS[format].syntax if format else "any"](text)
+        entries = _with_base(SYNTAXES[FORMATS[format].syntax if format else "any"](text), beside)
     except Refused:
         found = recognise_words(text) or (_recognised_otherwise(format, text) if format else None)
         if found is not None and format is None:
@@ -75,9 +82,24 @@ def _read(format: str | None, text: str, name: str | None = None) -> Sent:
         where = f"{FILES}.{name}" if name else FIELD
         raise Refused(Problem(field=where, code=code, message=message, fix=fix))
     known = format_of(recognised)
-    if known not in _ABOVE:  # others read no launcher's options
+    if known not in _STARTED:  # others read no launcher's options
         entries = tuple(entry for entry in entries if not entry.name.startswith((PROGRAM, f"{ACCELERATE}.")))
     return Sent(known, entries, recognised.why)
+
+
+def _with_base(entries: tuple[Entry, ...], beside: dict[str, Sent]) -> tuple[Entry, ...]:
+    """The settings of the file that a command names, with those of the command in their place."""
+    named = next((_base_name(entry) for entry in entries if entry.name == CONFIG), "")
+    found = next((one for one in beside if named and one.rpartition("/")[2] == named), None)
+    if found is None:
+        return entries
+    return overridden(beside.pop(found).entries, [entry for entry in entries if entry.name != CONFIG])
+
+
+def _base_name(entry: Entry) -> str:
+    """The last part of the path that a setting holds."""
+    path = entry.value[0] if isinstance(entry.value, tuple) and len(entry.value) == 1 else entry.value
+    return path.rpartition("/")[2] if isinstance(path, str) else ""
 
 
 def _recognised_otherwise(format: str, text: str) -> Recognised | None:
@@ -101,8 +123,7 @@ def _joined(entries: Sequence[Entry], others: Mapping[str, Sent]) -> tuple[Entry
     left = dict(others)
     found: list[Entry] = []
     for entry in entries:
-        path = entry.value[0] if isinstance(entry.value, tuple) and len(entry.value) == 1 else entry.value
-        base = path.rpartition("/")[2] if entry.name in _PATHS and isinstance(path, str) else ""
+        base = _base_name(entry) if entry.name in _PATHS else ""
         name = next((one for one in left if one.rpartition("/")[2] == base), None)
         found += _under(entry.name, left.pop(name).entries, entry.place) if name else (entry,)
     for name, other in left.items():

@@ -13,6 +13,7 @@ from service.formats.frameworks import (
     megatron_bridge,
     nanotron,
     torchtitan,
+    torchtune,
     transformers,
 )
 from service.formats.launched import read_launched
@@ -84,6 +85,7 @@ _READERS: Mapping[str, tuple[Callable[[Sequence[Entry]], Draft], Fates]] = {
     "transformers": (transformers.read_transformers, transformers.FATES),
     "trl": (transformers.read_trl, transformers.FATES),
     "axolotl": (axolotl.read_axolotl, axolotl.FATES),
+    "torchtune": (torchtune.read_torchtune, torchtune.FATES),
     "llama-factory": (llama_factory.read_llama_factory, llama_factory.FATES),
 }
 

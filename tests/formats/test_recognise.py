@@ -20,7 +20,7 @@ TEXTS: dict[str, str] = {
     "nemo": "trainer:\n  devices: 8\n  num_nodes: 1\nexp_manager:\n  name: gpt\nmodel:\n  micro_batch_size: 1\n",
     "megatron-bridge": "model:\n  tensor_model_parallel_size: 2\ntrain:\n  train_iters: 10\n",
     "megatron-yaml": "language_model:\n  num_layers: 24\nmodel_parallel:\n  tensor_model_parallel_size: 1\n",
-    "torchtune": "model:\n  _component_: torchtune.models.llama3.llama3_8b\nbatch_size: 2\n",
+    "torchtune": "model: {_component_: torchtune.models.llama3.llama3_8b}\noptimizer: {_component_: torch.optim.AdamW}",
     "maxtext": "base_emb_dim: 4096\nper_device_batch_size: 4\nici_fsdp_parallelism: -1\n",
     "gpt-neox": '{"pipe_parallel_size": 1, "num_layers": 6, "zero_optimization": {"stage": 1}}',
     "open-instruct": "model_name_or_path: a/b\nuse_slow_tokenizer: false\nper_device_train_batch_size: 1\n",

@@ -23,9 +23,6 @@ DEEPSPEED = "deepspeed"
 ACCELERATE = "accelerate"
 """Settings under which another tool's file stands: its own object, or a file that is sent beside."""
 
-PROGRAM = "program"
-"""Pseudo-setting with the script, module or task that a command starts."""
-
 AUTO = "auto"
 
 FSDP = rules.framework_table("fsdp", *FATES)

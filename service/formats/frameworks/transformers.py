@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from service.formats import drafts, rules
+from service.formats.composed import PROGRAM
 from service.formats.frameworks import trainer
 from service.formats.text import Entry
 
@@ -73,9 +74,9 @@ _PROGRAMS = re.compile(
 
 def _refuse_programs(draft: drafts.Draft) -> None:
     """Refuse a script whose name tells of another training than SFT, and adapters of a model that gives one number."""
-    if _PROGRAMS.search(draft.get(trainer.PROGRAM, "")):
+    if _PROGRAMS.search(draft.get(PROGRAM, "")):
         what = "training by preference or by rewards, reward modelling or distillation, by its name"
-        raise trainer.not_estimated(draft, trainer.PROGRAM, what)
+        raise trainer.not_estimated(draft, PROGRAM, what)
     task = draft.fates.get("lora_task_type")
     if task is not None and "SEQ_CLS" in (task.entry.value, *(task.entry.value or ())):
         raise trainer.not_estimated(draft, "lora_task_type", "reward modelling or classification")

@@ -1,0 +1,91 @@
+"""Commands that name a file and change settings of it, and settings that name others."""
+
+from typing import Any
+
+import pytest
+
+from service.errors import Refused
+from service.features.exports.exports import import_file
+
+TUNE = """\
+model: {_component_: torchtune.models.llama3_1.llama3_1_8b}
+tokenizer: {_component_: torchtune.models.llama3.llama3_tokenizer, max_seq_len: "${longest}"}
+longest: 4096
+optimizer: {_component_: torch.optim.AdamW, fused: true}
+loss: {_component_: torchtune.modules.loss.LinearCrossEntropyLoss}
+batch_size: 2
+gradient_accumulation_steps: 4
+dtype: bf16
+"""
+
+CHANGED: list[tuple[str, str, dict[str, Any]]] = [
+    (
+        "tune run --nproc_per_node 4 full_finetune_distributed --config {} batch_size=1 longest=1024",
+        TUNE,
+        {"recipe.micro_batch": 1, "recipe.sequence_length": 1024, "recipe.global_batch": 16, "layout.data": 4},
+    ),
+    (
+        "tune run --nnodes 2 --nproc_per_node 8 full_finetune_distributed --config {} tensor_parallel_dim=8",
+        TUNE,
+        {"layout.data": 2, "layout.tensor": 8, "layout.zero_stage": 3},
+    ),
+    ("tune run full_finetune_single_device --config {}", TUNE, {"layout.data": 1, "layout.zero_stage": 0}),
+    (
+        "tune run lora_finetune_distributed --config {} model=torchtune.models.qwen3.lora_qwen3_8b_base "
+        "model.lora_attn_modules=[q_proj,output_proj] model.lora_rank=4",
+        TUNE,
+        {"model": "qwen3-8b", "recipe.method": {"name": "lora", "rank": 4, "targets": ["q_proj", "o_proj"]}},
+    ),
+    (
+        "tune run full_finetune_distributed --config {} optimizer.fused=False ~gradient_accumulation_steps",
+        TUNE,
+        {"recipe.stack.fused_update": False, "accumulation_steps": 1},
+    ),
+    (
+        "tune run full_finetune_distributed --config {} ac_mode=selective ac_option=4",
+        TUNE,
+        {"recipe.recompute": {"granularity": "full", "method": "block", "layers": 8}},
+    ),
+]
+
+
+def value_at(found: Any, path: str) -> Any:
+    for part in path.split("."):
+        found = found.get(part) if isinstance(found, dict) else getattr(found, part)
+    return found
+
+
+@pytest.mark.parametrize(("command", "text", "expected"), CHANGED)
+def test_a_command_changes_settings_of_the_file_that_it_names(
+    command: str, text: str, expected: dict[str, Any]
+) -> None:
+    found = import_file(None, command.format("configs/c.yaml"), {"c.yaml": text})
+    assert {path: value_at(found, path) for path in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("tune run full_finetune_distributed --config llama3_1/8B_full", "missing_file"),
+        ("tune run lora_dpo_distributed --config c.yaml", "not_estimated"),
+        ("tune run generate --config c.yaml", "no_training"),
+        ("tune run full_finetune_distributed --config c.yaml model=torchtune.models.flux.flux_1", "not_estimated"),
+    ],
+)
+def test_a_command_without_its_file_or_of_another_training_is_refused(command: str, code: str) -> None:
+    with pytest.raises(Refused) as caught:
+        import_file(None, command, {"c.yaml": TUNE} if "c.yaml" in command else {})
+    assert [problem.code for problem in caught.value.problems] == [code]
+
+
+def test_a_model_of_sizes_is_read_and_one_that_is_not_known_is_left_open() -> None:
+    sizes = "{_component_: torchtune.models.llama2.llama2, vocab_size: 1000, num_layers: 4, num_heads: 4, "
+    text = TUNE.replace(
+        "{_component_: torchtune.models.llama3_1.llama3_1_8b}", sizes + "num_kv_heads: 2, embed_dim: 96}"
+    )
+    model = import_file("torchtune", text).model
+    assert isinstance(model, dict)
+    assert (model["hidden_size"], model["intermediate_size"], model["tie_word_embeddings"]) == (96, 256, False)
+    own = import_file("torchtune", TUNE.replace("torchtune.models.llama3_1.llama3_1_8b", "mine.model"))
+    assert own.model is None
+    assert any("give model" in one for one in own.assumptions)
