@@ -306,8 +306,7 @@ class Client:
         """The question in a file of a training framework.
 
         Args:
-            kind: megatron-lm, nanotron, torchtitan, deepspeed, accelerate, transformers, trl, axolotl, llama-factory
-                or torchtune
+            kind: a format of `import_formats`, such as megatron-lm
             content: the file, or the arguments
 
         Returns:

@@ -148,8 +148,8 @@ class Draft:
 
     def wrong(self, name: str, code: str, message: str, fix: str) -> Exception:
         """The refusal of a setting's value."""
-        place = self.fates[name].entry.place if name in self.fates else Place(1, 1)
-        return refusal(place, code, f"{name} {message}", fix)
+        entry = self.fates[name].entry if name in self.fates else Entry(name, None, Place(1, 1))
+        return refusal(entry.place, code, f"{entry.name} {message}", fix)
 
     def fields_of(self, rules: Rules, part: str) -> dict[str, Any]:
         """Fields of a part of the question that its options state, or that have a default."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from service.errors import Problem, Refused
 from service.formats.composed import CONFIG, PROGRAM, overridden
+from service.formats.frameworks.megatron_yaml import YAML_CFG
 from service.formats.frameworks.trainer import ACCELERATE, DEEPSPEED
 from service.formats.recognise import (
     NOT_RECOGNISED,
@@ -23,7 +24,7 @@ from service.text_bounds import FIELD, Place, refusal
 FILES = "files"
 """Field of the files beside the first."""
 
-_PATHS = (DEEPSPEED, ACCELERATE, "fsdp_config", "deepspeed_config.deepspeed_config_file")
+_PATHS = (DEEPSPEED, ACCELERATE, "fsdp_config", "deepspeed_config.deepspeed_config_file", YAML_CFG)
 """Settings that name a file."""
 
 _UNDER = {"deepspeed": DEEPSPEED, "accelerate": ACCELERATE}

@@ -11,6 +11,7 @@ from service.formats.frameworks import (
     llama_factory,
     megatron,
     megatron_bridge,
+    megatron_yaml,
     nanotron,
     torchtitan,
     torchtune,
@@ -77,7 +78,8 @@ SYNTAXES: Mapping[str, Callable[[str], tuple[Entry, ...]]] = {
 }  # fmt: skip
 
 _READERS: Mapping[str, tuple[Callable[[Sequence[Entry]], Draft], Fates]] = {
-    "megatron-lm": (megatron.read_megatron, megatron.FATES),
+    "megatron-lm": (megatron_yaml.read_arguments, megatron.FATES),
+    "megatron-yaml": (megatron_yaml.read_megatron_yaml, megatron_yaml.FATES),
     "nanotron": (nanotron.read_nanotron, nanotron.FATES),
     "torchtitan": (torchtitan.read_torchtitan, torchtitan.FATES),
     "deepspeed": (deepspeed.read_deepspeed, deepspeed.FATES),

@@ -180,3 +180,12 @@ def test_a_name_of_a_model_that_is_too_long_is_left_out_soon(name: str) -> None:
     found = import_file("axolotl", f"base_model: x{name}\nsequence_len: 8\n")
     assert found.model is None
     assert any("more than 200 characters" in one for one in found.assumptions)
+
+
+def test_a_file_for_yaml_cfg_stands_in_place_of_the_arguments_that_name_it() -> None:
+    arguments = "pretrain_gpt.py --num-layers 4 --seq-length 8 --micro-batch-size 1 --yaml-cfg conf/gpt.yaml"
+    beside = "language_model: {num_layers: 8}\nmodel_parallel: {tensor_model_parallel_size: 2}\nseq_length: 64\n"
+    found = import_file("megatron-lm", arguments, {"gpt.yaml": beside})
+    assert (found.recipe["sequence_length"], found.layout["tensor"]) == (64, 2)
+    assert "seq-length" in [one.name for one in found.without_effect]
+    assert [one.name for one in import_file("megatron-lm", arguments).not_understood] == ["yaml-cfg"]

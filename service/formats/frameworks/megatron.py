@@ -132,10 +132,10 @@ def _moe_frequency(value: Any, question: CompleteQuestion) -> rules.Written:
     return None if all(kinds) else {"moe-layer-freq": layer_list(kinds)}
 
 
-_TABLE = rules.framework_table("megatron", "model", "rules", *drafts.FATES)
+TABLE = rules.framework_table("megatron", "model", "rules", *drafts.FATES)
 
 MODEL_RULES = rules.rules_of(
-    _TABLE["model"],
+    TABLE["model"],
     {
         "model.intermediate_size": lambda value, q: value or q.model.expert_width,
         "model.num_attention_heads": lambda value, _: max(1, value),
@@ -204,7 +204,8 @@ def put_model(draft: drafts.Draft) -> bool:
             fix = "give a number, or a list such as ([0]*3+[1]*29)"
             raise draft.wrong("moe-layer-freq", "not_a_pattern", "is no pattern of layers", fix) from None
     else:
-        del model["shared_expert_gate"]
+        for name in (*_EXPERTS, "model.shared_expert_gate"):
+            model.pop(name.removeprefix("model."), None)
     draft.model = model
     return sparse
 
@@ -344,7 +345,7 @@ def even_chunks(stage_layers: Sequence[int], stages: int) -> int:
     return len(stage_layers) // stages
 
 
-CONTEXT_METHODS: Mapping[str, str] = _TABLE["rules"]["layout.context_method"]["choices"]
+CONTEXT_METHODS: Mapping[str, str] = TABLE["rules"]["layout.context_method"]["choices"]
 
 SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 """ZeRO stages of data-parallel-sharding-strategy."""
@@ -533,7 +534,7 @@ RULES: rules.Rules = {
     **MODEL_RULES,
     **rules.COMMON_RULES,
     **rules.rules_of(
-        _TABLE["rules"],
+        TABLE["rules"],
         {
             "recipe.training_tokens": _samples,
             "recipe.gradient_dtype": _gradients,
@@ -579,12 +580,16 @@ RULES: rules.Rules = {
     ),
 }
 
-FATES = drafts.fates_of(RULES, _TABLE)
+FATES = drafts.fates_of(RULES, TABLE)
 
 
 def read_megatron(entries: Sequence[Entry]) -> drafts.Draft:
     """Draft of Megatron-LM's arguments."""
-    draft = drafts.draft_of(entries, FATES)
+    return complete(drafts.draft_of(entries, FATES))
+
+
+def complete(draft: drafts.Draft) -> drafts.Draft:
+    """Complete a draft with what Megatron-LM makes of the options in its settings."""
     sparse = put_model(draft)
     _put_layout(draft, sparse=sparse)
     _put_stages(draft)
