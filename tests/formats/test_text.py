@@ -78,6 +78,7 @@ def test_a_refusal_names_line_and_column(name: str, text: str, code: str, line: 
 def test_a_refusal_repeats_nothing_of_the_file(name: str) -> None:
     text = {
         "megatron-lm": "--seq-length c4n4ry",
+        "megatron-yaml": "language_model:\n  num_layers: c4n4ry\n",
         "nanotron": "tokens:\n  sequence_length: c4n4ry\n",
         "torchtitan": "[training]\nseq_len = 'c4n4ry'\n",
         "deepspeed": '{"train_batch_size": "c4n4ry"}',
@@ -86,12 +87,14 @@ def test_a_refusal_repeats_nothing_of_the_file(name: str) -> None:
         "trl": "lora_r: c4n4ry\n",
         "axolotl": "micro_batch_size: c4n4ry\n",
         "llama-factory": "cutoff_len: c4n4ry\n",
+        "torchtune": "batch_size: c4n4ry\n",
     }[name]
     assert "c4n4ry" not in str(refused(name, text))
 
 
 LONG: dict[str, str] = {
     "megatron-lm": "--a " * MOST_WORDS + "--b",
+    "megatron-yaml": "".join(f"k{n}: 1\n" for n in range(5000)),
     "nanotron": "".join(f"k{n}: 1\n" for n in range(5000)),
     "torchtitan": "".join(f"k{n} = 1\n" for n in range(5000)),
     "deepspeed": "{" + ",".join(f'"k{n}": 1' for n in range(20000)) + "}",
@@ -100,6 +103,7 @@ LONG: dict[str, str] = {
     "trl": "".join(f"k{n}: 1\n" for n in range(5000)),
     "axolotl": "".join(f"k{n}: 1\n" for n in range(5000)),
     "llama-factory": "{" + ",".join(f'"k{n}": 1' for n in range(20000)) + "}",
+    "torchtune": "".join(f"k{n}: 1\n" for n in range(5000)),
 }
 
 

@@ -63,8 +63,9 @@ def field_draft(entries: Iterable[Entry], fates: FieldFates) -> drafts.Draft:
     for entry in entries:
         name = fates.today(entry.name)
         if name in found:
-            message = f"{found[name].name} sets the same field"
-            raise refusal(entry.place, "duplicate_key", message, "give one of them")
+            raise refusal(
+                entry.place, "duplicate_key", "another setting before sets the same field", "give one of them"
+            )
         found[name] = replace(entry, value=_as_option(entry, name))
     draft = drafts.draft_of([*found.values()], fates)
     if "num-query-groups" in draft.settings:
