@@ -5,6 +5,7 @@ deepspeed 0.19.8 launcher/runner.py.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from service.formats.composed import PROGRAM, overrides_in
 from service.formats.frameworks.trainer import ACCELERATE
@@ -31,6 +32,9 @@ _SECTIONS = {
 
 _CONFIG = ("config_file",)
 
+_KINDS_OF_FINETUNE = ("lora", "full", "adapter", "adapter_v2")
+"""Words after finetune of LitGPT's older releases."""
+
 
 def read_launched(text: str) -> tuple[Entry, ...]:
     """The options of a script, and those of its launcher as the settings of accelerate's file.
@@ -41,6 +45,8 @@ def read_launched(text: str) -> tuple[Entry, ...]:
     [('accelerate.num_processes', 2), ('program', 'full'), ('config', ('c.yaml',)), ('seed', ('4',))]
     """
     words = placed_words(text)
+    if _base(words, 0) == "litgpt" and len(words) > 1:
+        return checked_once(_litgpt(words[1:]))
     program = max((number for number in range(len(words)) if _is_program(words, number)), default=-1)
     if program < 0:
         return options_in(words)
@@ -69,6 +75,17 @@ def _base(words: Sequence[tuple[str, Place]], number: int) -> str:
 def _is_tune(words: Sequence[tuple[str, Place]]) -> bool:
     """Whether torchtune's program starts a recipe."""
     return len(words) > 1 and _base(words, 0) == "tune" and words[1][0] == "run"
+
+
+def _litgpt(words: Sequence[tuple[str, Place]]) -> Iterator[Entry]:
+    """What LitGPT's program is asked to do, the model that stands after it, and its options."""
+    names = list(takewhile(lambda one: not one[0].startswith("--"), words))
+    task, place = names[0] if names else ("", words[0][1])
+    kind = names[1:2] if task == "finetune" and len(names) > 1 and names[1][0] in _KINDS_OF_FINETUNE else []
+    yield Entry(PROGRAM, "_".join([task, *(word for word, _ in kind)]), place)
+    for word, where in names[1 + len(kind) :][:1]:
+        yield Entry("model_name" if task == "pretrain" else "checkpoint_dir", (word,), where)
+    yield from overrides_in(words[len(names) :])
 
 
 def _is_composed(words: Sequence[tuple[str, Place]], program: int) -> bool:

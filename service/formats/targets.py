@@ -8,6 +8,7 @@ from service.formats.frameworks import (
     accelerate,
     axolotl,
     deepspeed,
+    litgpt,
     llama_factory,
     megatron,
     megatron_bridge,
@@ -87,6 +88,7 @@ _READERS: Mapping[str, tuple[Callable[[Sequence[Entry]], Draft], Fates]] = {
     "transformers": (transformers.read_transformers, transformers.FATES),
     "trl": (transformers.read_trl, transformers.FATES),
     "axolotl": (axolotl.read_axolotl, axolotl.FATES),
+    "litgpt": (litgpt.read_litgpt, litgpt.FATES),
     "torchtune": (torchtune.read_torchtune, torchtune.FATES),
     "llama-factory": (llama_factory.read_llama_factory, llama_factory.FATES),
 }

@@ -18,6 +18,14 @@ gradient_accumulation_steps: 4
 dtype: bf16
 """
 
+LIT = """\
+checkpoint_dir: checkpoints/meta-llama/Llama-2-7b-hf
+out_dir: o
+devices: 4
+num_nodes: 2
+train: {global_batch_size: 64, micro_batch_size: 2, max_seq_length: 512, max_steps: 10}
+"""
+
 CHANGED: list[tuple[str, str, dict[str, Any]]] = [
     (
         "tune run --nproc_per_node 4 full_finetune_distributed --config {} batch_size=1 longest=1024",
@@ -46,6 +54,33 @@ CHANGED: list[tuple[str, str, dict[str, Any]]] = [
         TUNE,
         {"recipe.recompute": {"granularity": "full", "method": "block", "layers": 8}},
     ),
+    (
+        "litgpt finetune_full --config {} --train.micro_batch_size=4 --precision bf16-true",
+        LIT,
+        {"recipe.micro_batch": 4, "recipe.precision": "bf16-pure", "layout.data": 8, "recipe.recompute": "full"},
+    ),
+    (
+        "litgpt finetune lora google/gemma-7b --config {} --devices 1 --num_nodes 1 --lora_mlp=1 --quantize bnb.nf4-dq",
+        LIT,
+        {
+            "model.tie_word_embeddings": False,
+            "recipe.method.targets": ["q_proj", "v_proj", "gate_proj", "up_proj", "down_proj"],
+            "recipe.method.quantization": "nf4-double",
+            "layout.offload": "optimizer",
+            "recipe.recompute": "none",
+        },
+    ),
+    (
+        "litgpt pretrain pythia-160m --config {} --devices 8 --train.max_tokens 3e12",
+        LIT.replace("checkpoint_dir", "initial_checkpoint_dir"),
+        {
+            "model": "pythia-160m",
+            "layout.data": 16,
+            "layout.shard_group": 8,
+            "recipe.training_tokens": 3e12,
+            "recipe.sequence_length": 512,
+        },
+    ),
 ]
 
 
@@ -67,6 +102,10 @@ def test_a_command_changes_settings_of_the_file_that_it_names(
     ("command", "code"),
     [
         ("tune run full_finetune_distributed --config llama3_1/8B_full", "missing_file"),
+        ("litgpt finetune_adapter_v2 --checkpoint_dir c --train.global_batch_size 8 --out_dir o", "not_estimated"),
+        ("litgpt pretrain pythia-160m --train.max_tokens many", "not_a_number"),
+        ("litgpt finetune_lora c --devices some", "not_a_whole_number"),
+        ("litgpt finetune_full c --optimizer mine.Adagrad", "not_a_choice"),
         ("tune run lora_dpo_distributed --config c.yaml", "not_estimated"),
         ("tune run generate --config c.yaml", "no_training"),
         ("tune run full_finetune_distributed --config c.yaml model=torchtune.models.flux.flux_1", "not_estimated"),
