@@ -56,6 +56,56 @@ class NotExpressed(Documented):
     """Why the file does not hold it."""
     fix: str
     """What to do about it."""
+    left_open: bool = False
+    """Whether the file leaves it to the script, the environment or the operator; if not, the file trains otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportFigures(Documented):
+    """What a job takes."""
+
+    device_peak_bytes: float
+    """Memory of the fullest GPU."""
+    step_seconds: float
+    """Time of one optimizer step."""
+    tokens_per_s_per_gpu: float
+    """Tokens that a GPU trains on in a second, to which the cost of a token is inversely proportional."""
+    cost_usd: float | None
+    """Cost of the whole run; null without a price or a number of tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackChange(Documented):
+    """The effect of training software that is another in the file than in the question."""
+
+    asked: str
+    """Training software of the question."""
+    written: str
+    """Training software that reads the file."""
+    before: ExportFigures
+    """What the question takes."""
+    after: ExportFigures | None
+    """What the same takes with the other software; null where that does not run it."""
+    why: str | None
+    """Why the other software does not run it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportLoss(Documented):
+    """What fields that the file does not express change, beside the software: those that it does not leave open."""
+
+    fields: tuple[str, ...]
+    """The fields."""
+    before: ExportFigures
+    """What the job takes with them."""
+    after: ExportFigures | None
+    """What the file's own job takes; null where it runs nowhere."""
+    why: str | None
+    """Why the file's job runs nowhere."""
+    memory_fraction: float | None
+    """Change of the memory."""
+    cost_fraction: float | None
+    """Change of the cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +130,10 @@ class Export(Documented):
     """Warnings for the caller."""
     source: str
     """Tool and version or commit where its fields were read."""
+    stack_change: StackChange | None = None
+    """The effect of other training software than the question's; null where it is the same."""
+    loss: ExportLoss | None = None
+    """What the file changes by what it does not express; null where it changes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

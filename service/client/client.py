@@ -278,7 +278,7 @@ class Client:
 
     def export(
         self, target: str, question: Body, *, version: str | None = None, command: str | None = None,
-        rev: str | None = None,
+        allow_loss: bool = False, rev: str | None = None,
     ) -> Export:  # fmt: skip
         """A question as a launch file.
 
@@ -287,12 +287,14 @@ class Client:
             question: as in `estimate`
             version: version of the format; None for the newest
             command: the command that a launcher starts; None for the program of the recipe's stack
+            allow_loss: whether to write a file whose own job takes other memory or money than the question's
             rev: revision of the catalogue to answer under; None for that of now
 
         Returns:
             the file, and what it does not hold
         """
-        return self._post(Export, f"/v1/exports/{segment(target)}", question, version=version, command=command, rev=rev)
+        options = {"version": version, "command": command, "allow_loss": allow_loss or None, "rev": rev}
+        return self._post(Export, f"/v1/exports/{segment(target)}", question, **options)
 
     def export_targets(self) -> tuple[ExportTarget, ...]:
         """Tools with an export."""

@@ -48,6 +48,8 @@ class Program:
     """The target that wrote it; None for a caller's own command."""
     not_expressible: tuple[NotExpressed, ...]
     assumptions: tuple[str, ...]
+    instead: Mapping[str, Any] = field(default_factory=dict)
+    """As that of an `ExportedFile`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,7 @@ def program_of(request: ExportRequest) -> Program:
         target=target.name,
         not_expressible=gaps,
         assumptions=(*written.assumptions, *notes),
+        instead=written.instead,
     )
 
 
@@ -131,7 +134,7 @@ def _callers_program(command: str) -> Program:
         config=None,
         target=None,
         not_expressible=tuple(
-            NotExpressed(field=part, message=message, fix="say it in your command")
+            NotExpressed(field=part, message=message, fix="say it in your command", left_open=True)
             for part in ("recipe", "layout", "model")
         ),
         assumptions=(),
@@ -309,6 +312,8 @@ def _command_end(text: str) -> str:
 
 NAME = "train"
 
+NODE = "cluster.gpus_per_node"
+
 
 def launcher(name: str, text: Callable[[ExportRequest, Program, Nodes], str]) -> Target:
     """A target that starts training, from the function that makes its text."""
@@ -318,14 +323,18 @@ def launcher(name: str, text: Callable[[ExportRequest, Program, Nodes], str]) ->
         nodes = replace(nodes_of(request.question), rank=target.rank, address=target.address)
         cluster = request.question.cluster
         gaps: tuple[NotExpressed, ...] = ()
+        instead = dict(program.instead)
         if nodes.gpus_each < cluster.gpus_per_node and cluster.gpus > cluster.gpus_per_node:
             message = f"{cluster.gpus} GPUs do not fill nodes of {cluster.gpus_per_node}, and every node starts as many"
             fix = f"the file asks for {nodes.count} nodes of {nodes.gpus_each}; change them, or gpus"
-            gaps = (NotExpressed(field="cluster.gpus_per_node", message=message, fix=fix),)
+            gaps = (NotExpressed(field=NODE, message=message, fix=fix),)
+            instead[NODE] = nodes.gpus_each
         return ExportedFile(
             content=text(request, program, nodes),
             not_expressible=(*program.not_expressible, *gaps),
             assumptions=(*program.assumptions, *target.notes),
+            instead=instead,
+            trains=program.target,
         )
 
     return target_of(name, write)

@@ -143,13 +143,30 @@ CONVERTERS: Mapping[Converter, tuple[str, str]] = {
 }
 
 
+AS_READ: Any = object()
+"""What a file trains with in place of a value that it cannot express: what it is read back as."""
+
+LEFT_OPEN: Any = object()
+"""The same where the file leaves the field to the script, the environment or the operator: the value holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What a file cannot express."""
+
+    why: str
+    fix: str
+    instead: Any = AS_READ
+    """What it trains with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fragment:
     """Part of a file that one field becomes."""
 
     settings: Settings = ()
-    gaps: tuple[tuple[str, str], ...] = ()
-    """What the file cannot express: why, and what to do."""
+    gaps: tuple[Gap, ...] = ()
+    """What the file cannot express."""
     assumptions: tuple[str, ...] = ()
     """What you have to know to use the file."""
 
@@ -181,16 +198,16 @@ class Omitted:
         """Nothing, whatever the value."""
 
 
-def apply_rules(rules: Rules, question: CompleteQuestion) -> tuple[Fragment, tuple[NotExpressed, ...]]:
-    """Settings and assumptions of a question, and what a tool cannot express of it."""
+def apply_rules(rules: Rules, question: CompleteQuestion) -> tuple[Fragment, tuple[tuple[str, Gap], ...]]:
+    """Settings and assumptions of a question, and what a tool cannot express of it, by field."""
     values = values_of(question)
     settings: list[tuple[str, Any]] = []
-    missing: list[NotExpressed] = []
+    missing: list[tuple[str, Gap]] = []
     assumptions: list[str] = []
     for path, rule in rules.items():
         fragment = fragment_of(rule(values[path], question))
         settings += fragment.settings
-        missing += (NotExpressed(field=path, message=message, fix=fix) for message, fix in fragment.gaps)
+        missing += ((path, gap) for gap in fragment.gaps)
         assumptions += fragment.assumptions
     return Fragment(tuple(dict(settings).items()), assumptions=tuple(dict.fromkeys(assumptions))), tuple(missing)
 
@@ -250,9 +267,19 @@ def needs(is_met: Callable[[Any, CompleteQuestion], Any], why: str, fix: str) ->
     return lambda value, question: None if is_met(value, question) else not_expressible(why, fix, value)
 
 
-def not_expressible(why: str, fix: str, value: Any = None) -> Fragment:
+def not_expressible(why: str, fix: str, value: Any = None, instead: Any = AS_READ) -> Fragment:
     """A gap: a value that cannot be written."""
-    return Fragment(gaps=((why.replace("{value}", display(value)), fix),))
+    return Fragment(gaps=(Gap(why.replace("{value}", display(value)), fix, instead),))
+
+
+def left_open(rule: Rule) -> Rule:
+    """A rule whose gaps the script, the environment or the operator fills."""
+
+    def write(value: Any, question: CompleteQuestion) -> Written:
+        written = fragment_of(rule(value, question))
+        return replace(written, gaps=tuple(replace(gap, instead=LEFT_OPEN) for gap in written.gaps))
+
+    return write
 
 
 def fully_sharded(why: str) -> Rule:
@@ -316,6 +343,10 @@ class ExportedFile:
     not_expressible: tuple[NotExpressed, ...]
     assumptions: tuple[str, ...]
     """What you have to know to use the file."""
+    instead: Mapping[str, Any] = field(default_factory=dict)
+    """What the file trains with in place of fields that it does not express, where reading it back does not tell."""
+    trains: str | None = None
+    """The target whose file or arguments a launcher starts; None for a training file and a caller's own command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,8 +418,12 @@ def training_target(
         fragment, gaps = apply_rules(rules[request.version], request.question)
         return ExportedFile(
             content=text(fragment.settings, request),
-            not_expressible=gaps,
+            not_expressible=tuple(
+                NotExpressed(field=path, message=gap.why, fix=gap.fix, left_open=gap.instead is LEFT_OPEN)
+                for path, gap in gaps
+            ),
             assumptions=(*fragment.assumptions, *target.notes, *notes(request.question)),
+            instead={path: gap.instead for path, gap in gaps if gap.instead not in (AS_READ, LEFT_OPEN)},
         )
 
     return target_of(name, write, rules)
@@ -480,6 +515,8 @@ class _Row:
     """Values that the tool supports without a setting."""
     unset: bool = False
     """Whether it supports the absent value."""
+    left_open: bool = False
+    """Whether the file leaves other values to the script, the environment or the operator."""
     why: str = ""
     fix: str = ""
 
@@ -497,12 +534,18 @@ def _rule(path: str, row: _Row, write: Writer | None) -> Rule:
         return Omitted(row.omitted)
     if row.values is not None:
         write = chooses(row.values, row.why, row.fix)
+        write = left_open(write) if row.left_open else write
     if row.setting:
         choices: dict[Any, Any] = {_KEYS.get(row.form, str)(name): value for name, value in row.choices.items()}
         if row.form == "switch":
             choices = {True: not row.default}
         default = COMBINED if row.combined else row.default
         return Option(row.setting, FORMS[row.form], default, choices, write, (row.why, row.fix))
+    rule = _rule_without_setting(path, row, write)
+    return left_open(rule) if row.left_open else rule
+
+
+def _rule_without_setting(path: str, row: _Row, write: Writer | None) -> Rule:
     if write is not None:
         return needs(write, row.why, row.fix) if row.condition else write
     if row.supports == "default":
@@ -523,7 +566,10 @@ IN_SCRIPT = "set it in the training script"
 
 _IN_SCRIPT = rules_of(
     _TABLE["script"],
-    {"layout.virtual_group": lambda value, q: value == q.layout.pipeline},
+    {
+        "recipe.method": lambda value, _: trains_everything(value),
+        "layout.virtual_group": lambda value, q: value == q.layout.pipeline,
+    },
 )
 
 SCRIPT_RULES: Rules = {"model": _IN_SCRIPT["model"], **COMMON_RULES, **_IN_SCRIPT}

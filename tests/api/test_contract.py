@@ -22,7 +22,7 @@ METHODS = {"get", "post", "put", "patch", "delete"}
 
 PLACES = {
     "/v1/adapters/kubernetes/admission/{token}": f"/v1/adapters/kubernetes/admission/{ADMISSION_TOKEN}",
-    "/v1/exports/{target}": "/v1/exports/torchtitan",
+    "/v1/exports/{target}": "/v1/exports/megatron-lm",
     "/v1/imports/{format}": "/v1/imports/megatron-lm",
 }
 """A path that an example is sent to, for each that takes a name."""

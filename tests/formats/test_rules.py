@@ -176,7 +176,7 @@ def same_files(rules: Rules, path: str, zero_stage: ZeroStage) -> list[list[Any]
     for value in alternatives(path):
         asked = with_value(busy(zero_stage=zero_stage), path, value)
         said, unsaid = apply_rules(rules, asked)
-        if path not in {one.field for one in unsaid}:
+        if path not in {field for field, _ in unsaid}:
             found.setdefault(repr((said.settings, said.assumptions, unsaid)), []).append(value)
     return [values for values in found.values() if len(values) > 1]
 

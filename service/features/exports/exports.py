@@ -21,6 +21,8 @@ from service.catalogue import Catalogue
 from service.errors import NotFound, Problem, Refused
 from service.estimator.question import Layout, Model, Recipe
 from service.estimator.resolve import resolve
+from service.features.exports.losses import effects_of, refuse_large
+from service.formats.comments import with_comments
 from service.formats.drafts import Draft, Fate, Setting
 from service.formats.rules import LARGEST, ExportRequest, Target
 from service.formats.sent import sent
@@ -78,9 +80,15 @@ def target_named(name: str) -> Target:
 
 
 def export(
-    body: Mapping[str, Any], catalogue: Catalogue, target: Target, version: str, command: str | None = None
+    body: Mapping[str, Any],
+    catalogue: Catalogue,
+    target: Target,
+    version: str,
+    command: str | None = None,
+    *,
+    allow_loss: bool = False,
 ) -> Export:
-    """Write a question as the file of one tool."""
+    """Write a question as the file of one tool, unless that would change its job and no loss is allowed."""
     if command is not None and target.kind != "launcher":
         message = f"{target.tool} starts no command: its file says how to train"
         raise Refused(Problem(field=COMMAND, code="no_launcher", message=message, fix="leave command out"))
@@ -88,16 +96,21 @@ def export(
     question = resolve(parsed.question).question
     written = target.write(ExportRequest(question=question, version=version, command=command))
     form = target.versions[version]
+    effects = effects_of(parsed.question, question, target, written)
+    if not allow_loss:
+        refuse_large(effects.loss, written.not_expressible)
     return Export(
         target=target.name,
         version=version,
         file_name=form.file_name,
         media_type=form.media_type,
-        content=written.content,
+        content=with_comments(written, form.media_type, question),
         not_expressible=written.not_expressible,
         assumptions=(*parsed.assumptions, *written.assumptions),
         warnings=parsed.warnings,
         source=target.source,
+        stack_change=effects.stack_change,
+        loss=effects.loss,
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from annotated_types import MaxLen
 from fastapi import APIRouter, Depends, Path, Request
@@ -37,6 +37,7 @@ MOST_FILES = 8
 """Most files beside the first."""
 
 VERSION = "version"
+ALLOW_LOSS = "allow_loss"
 NOT_EXPRESSIBLE = "X-Not-Expressible"
 """Header with the fields that the file lacks, for callers that read only the file."""
 
@@ -56,7 +57,7 @@ TargetName = Annotated[
     str,
     Path(
         description="The tool; GET /v1/exports lists them with their versions.",
-        examples=["torchtitan"],
+        examples=["megatron-lm"],
         json_schema_extra={"enum": list(TARGETS)},
     ),
 ]
@@ -85,6 +86,30 @@ CommandDep = Annotated[
     ),
 ]
 
+AllowLossDep = Annotated[
+    str | None,
+    requests.query_text(
+        ALLOW_LOSS,
+        {"type": "boolean", "default": False},
+        "Write the file where what it does not express changes the job's memory or cost by more than 5 %, too.",
+    ),
+]
+
+
+class _Options(NamedTuple):
+    """What a request of an export says beside its question."""
+
+    version: str | None
+    command: str | None
+    allow_loss: bool
+
+
+async def _options(version: VersionDep, command: CommandDep, allow_loss: AllowLossDep) -> _Options:
+    return _Options(version, command, chosen(ALLOW_LOSS, allow_loss, ["false", "true"]) == "true")
+
+
+OptionsDep = Annotated[_Options, Depends(_options)]
+
 
 @router.get(
     "/v1/exports", summary="Tools that a question can be written for", response_model=requests.answer(ExportTargets)
@@ -112,19 +137,20 @@ async def list_export_targets() -> Response:
 async def create_export(
     request: Request,
     target: TargetName,
-    version: VersionDep,
-    command: CommandDep,
+    options: OptionsDep,
     body: requests.JsonBody[QuestionRequest],
     catalogue: requests.CatalogueDep,
 ) -> Response:
     """Send the same body as to /v1/estimates.
 
     Every field of recipe and layout is in the file, needs no setting there, or is listed in not_expressible with a
-    remedy.
+    remedy, and in a comment of the file. A file whose own job would take more than 5 % more or less memory or money is
+    refused, unless allow_loss is true.
     """
     tool = target_named(target)
     try:
-        exported = export(body, catalogue, tool, chosen(VERSION, version, list(tool.versions)), command)
+        version = chosen(VERSION, options.version, list(tool.versions))
+        exported = export(body, catalogue, tool, version, options.command, allow_loss=options.allow_loss)
     except Refused as refused:
         if {problem.field for problem in refused.problems} == {COMMAND}:
             raise WrongParameter(*refused.problems) from None

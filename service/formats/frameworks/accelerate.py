@@ -76,7 +76,9 @@ def _recompute(value: Any, question: CompleteQuestion) -> rules.Written:
     is_whole = value.granularity == "full" and value.method == "uniform" and (value.layers or 1) == 1
     if not is_whole or _is_unsharded(question):
         return rules.not_expressible(
-            "the file can have every wrapped layer recompute, with FSDP alone", rules.IN_SCRIPT
+            "the file can have every wrapped layer recompute, with FSDP alone",
+            rules.IN_SCRIPT,
+            instead=rules.LEFT_OPEN,
         )
     return {f"{_FSDP}activation_checkpointing": True}
 
@@ -121,14 +123,16 @@ RULES: rules.Rules = {
             "recipe.micro_batch": lambda value, _: rules.not_expressible(
                 "sequences that a rank works on at once are the script's",
                 f"give the script a batch of {value} for each device",
+                instead=rules.LEFT_OPEN,
             ),
             "recipe.global_batch": lambda value, q: rules.not_expressible(
                 "steps of accumulation are the script's",
                 f"give it {value // (q.recipe.micro_batch * q.layout.data)} gradient accumulation steps",
+                instead=rules.LEFT_OPEN,
             ),
             "recipe.gradient_dtype": lambda value, q: value == "fp32" or q.recipe.precision.endswith("-pure"),
             "recipe.optimizer": lambda value, _: rules.not_expressible(
-                f"the optimizer, {value}, is made by the script", rules.IN_SCRIPT
+                f"the optimizer, {value}, is made by the script", rules.IN_SCRIPT, instead=rules.LEFT_OPEN
             ),
             "recipe.recompute": _recompute,
             "recipe.stack.overlap_gather": _prefetch,

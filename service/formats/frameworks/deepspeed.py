@@ -27,7 +27,9 @@ def _recompute(value: Any, question: CompleteQuestion) -> rules.Written:
         return None
     if value.granularity == "selective" or value.method == "block" or (value.layers or 1) > 1:
         return rules.not_expressible(
-            "the file counts checkpoints of whole layers, and the script makes them", rules.IN_SCRIPT
+            "the file counts checkpoints of whole layers, and the script makes them",
+            rules.IN_SCRIPT,
+            instead=rules.LEFT_OPEN,
         )
     count = ("activation_checkpointing.number_checkpoints", question.model.num_hidden_layers)
     note = "the script has to call deepspeed.checkpointing, or enable gradient checkpointing, itself"

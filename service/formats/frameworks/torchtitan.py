@@ -10,7 +10,7 @@ from typing import Any
 
 from service.estimator.complete import CompleteQuestion
 from service.estimator.degrees import WEIGHTS
-from service.estimator.question import Model
+from service.estimator.question import Model, Recompute
 from service.estimator.software.stacks import software_of
 from service.formats import drafts, rules
 from service.formats.text import Entry, Settings, command_text, nested, toml_text, words_of
@@ -182,6 +182,9 @@ def _rotation(value: Any, question: CompleteQuestion) -> Any:
 _UNKNOWN_MODEL = "torchtitan takes its model from a registry, and none there has these sizes"
 _REGISTER = "register the model in torchtitan, and name it in the file"
 
+_DEBUG_MODEL = Model(**_TABLE["registered"]["default"])
+"""The model of a file that names none."""
+
 FULL, SELECTIVE, NONE = "FullAC.Config()", "SelectiveAC.Config()", "None"
 """Activation checkpointing as a Python configuration has it."""
 
@@ -189,7 +192,7 @@ FULL, SELECTIVE, NONE = "FullAC.Config()", "SelectiveAC.Config()", "None"
 def _named(value: Any, question: CompleteQuestion) -> rules.Written:
     found = registered_model(value)
     if found is None:
-        return rules.not_expressible(_UNKNOWN_MODEL, _REGISTER)
+        return rules.not_expressible(_UNKNOWN_MODEL, _REGISTER, instead=_DEBUG_MODEL)
     return {"model.name": found.module, "model.flavor": found.flavor}
 
 
@@ -198,7 +201,10 @@ def _configured(value: Any, question: CompleteQuestion) -> rules.Written:
     if found is None or not found.config:
         base = {"module": "llama3", "config": "llama3_debugmodel"}
         return rules.combined(
-            base, rules.not_expressible(f"{_UNKNOWN_MODEL}; the file starts from llama3_debugmodel", _REGISTER)
+            base,
+            rules.not_expressible(
+                f"{_UNKNOWN_MODEL}; the file starts from llama3_debugmodel", _REGISTER, instead=_DEBUG_MODEL
+            ),
         )
     return {"module": found.module, "config": found.config}
 
@@ -240,6 +246,7 @@ def _recompute_fixed(value: Any, question: CompleteQuestion) -> rules.Written:
             f"recompute {value.granularity} is a class in the configuration's function, not a flag; the named "
             "configuration recomputes selectively",
             "use version main, which writes such a function",
+            instead=Recompute(granularity="selective", modules=("op",)),
         )
     return _recompute_lacks(value)
 

@@ -9,6 +9,7 @@ const KINDS = { training: "Training software", launcher: "Launchers" };
 
 let tools = null;
 let chosen = null;
+let allowed = null;
 
 function buttons() {
   const made = ({ target, tool }) =>
@@ -21,6 +22,7 @@ function buttons() {
         "aria-pressed": String(target === chosen),
         onclick: () => {
           chosen = target;
+          allowed = null;
           ask(true);
         },
       },
@@ -36,10 +38,21 @@ function buttons() {
   );
 }
 
+/** What changes with other training software, or with what the file does not hold. */
+function effect({ before, after, why }) {
+  if (!after) return `does not run: ${why}`;
+  const times = (one, other) => `${(one / other).toPrecision(3)} ×`;
+  const memory = times(after.device_peak_bytes, before.device_peak_bytes);
+  return `${memory} the memory, ${times(before.tokens_per_s_per_gpu, after.tokens_per_s_per_gpu)} the cost`;
+}
+
 function file(found) {
-  const lost = found.not_expressible.map((one) =>
-    element("li", {}, `${one.field}: ${one.reason ?? one.message ?? ""}`),
-  );
+  const lost = found.not_expressible.map((one) => element("li", {}, `${one.field}: ${one.message}`));
+  const { stack_change: change, loss } = found;
+  const effects = [
+    change && `With ${change.written} instead of ${change.asked}, the job: ${effect(change)}.`,
+    loss && `By what the file does not hold (${loss.fields.join(", ")}), the job: ${effect(loss)}.`,
+  ];
   return [
     element(
       "p",
@@ -55,9 +68,21 @@ function file(found) {
         `Download ${found.file_name}`,
       ),
     ),
+    ...effects.filter(Boolean).map((text) => element("p", { class: "quiet" }, text)),
     ...(lost.length ? [element("h3", {}, "What this file cannot say"), element("ul", {}, lost)] : []),
     element("pre", { tabIndex: 0, id: "export-file", "aria-label": found.file_name }, found.content),
   ];
+}
+
+/** The refusal of a file, with a button that has it written all the same where that may be. */
+function refusal(error) {
+  const isLoss = (error.problems ?? []).some((one) => one.code === "loses_too_much");
+  const again = () => {
+    allowed = chosen;
+    ask(true);
+  };
+  const button = element("button", { type: "button", id: "export-allow", onclick: again }, "Write it all the same");
+  return [note(toldBy(error), "fault"), ...(isLoss ? [button] : [])];
 }
 
 const ask = latest(async () => {
@@ -65,9 +90,10 @@ const ask = latest(async () => {
     tools ??= (await get("/v1/exports")).items;
     place("export-tools").replaceChildren(...buttons());
     place("export-body").textContent = JSON.stringify(bodyOf(asked), null, 1);
-    if (chosen) place("export").replaceChildren(...file(await post(`/v1/exports/${chosen}`, bodyOf(asked))));
+    const query = allowed === chosen ? "?allow_loss=true" : "";
+    if (chosen) place("export").replaceChildren(...file(await post(`/v1/exports/${chosen}${query}`, bodyOf(asked))));
   } catch (error) {
-    place("export").replaceChildren(note(toldBy(error), "fault"));
+    place("export").replaceChildren(...refusal(error));
   }
 });
 
