@@ -10,6 +10,7 @@ from service.formats.frameworks import (
     deepspeed,
     litgpt,
     llama_factory,
+    llm_foundry,
     megatron,
     megatron_bridge,
     megatron_yaml,
@@ -89,6 +90,7 @@ _READERS: Mapping[str, tuple[Callable[[Sequence[Entry]], Draft], Fates]] = {
     "trl": (transformers.read_trl, transformers.FATES),
     "axolotl": (axolotl.read_axolotl, axolotl.FATES),
     "litgpt": (litgpt.read_litgpt, litgpt.FATES),
+    "llm-foundry": (llm_foundry.read_llm_foundry, llm_foundry.FATES),
     "torchtune": (torchtune.read_torchtune, torchtune.FATES),
     "llama-factory": (llama_factory.read_llama_factory, llama_factory.FATES),
 }

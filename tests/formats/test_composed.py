@@ -26,6 +26,18 @@ num_nodes: 2
 train: {global_batch_size: 64, micro_batch_size: 2, max_seq_length: 512, max_steps: 10}
 """
 
+MPT = """\
+variables: {longest: 2048}
+max_seq_len: ${variables.longest}
+model: {name: mpt_causal_lm, d_model: 768, n_heads: 12, n_layers: 12, attn_config: {alibi: true}}
+train_loader: {name: text}
+optimizer: {name: decoupled_lionw}
+global_train_batch_size: 64
+device_train_microbatch_size: 4
+max_duration: 10ba
+fsdp_config: {sharding_strategy: FULL_SHARD, mixed_precision: PURE}
+"""
+
 CHANGED: list[tuple[str, str, dict[str, Any]]] = [
     (
         "tune run --nproc_per_node 4 full_finetune_distributed --config {} batch_size=1 longest=1024",
@@ -71,6 +83,29 @@ CHANGED: list[tuple[str, str, dict[str, Any]]] = [
         },
     ),
     (
+        "composer -n 8 train/train.py {} max_duration=1_000_000tok fsdp_config.sharding_strategy=SHARD_GRAD_OP",
+        MPT,
+        {
+            "recipe.training_tokens": 1e6,
+            "recipe.sequence_length": 2048,
+            "recipe.optimizer": "lion",
+            "layout.reshard_after_forward": False,
+            "model.position_embedding_rows": 0,
+            "model.mlp_bias": True,
+        },
+    ),
+    (
+        "composer train/train.py {} max_duration=640sp model.no_bias=true fsdp_config.data_parallel_shard_degree=4 "
+        "fsdp_config.data_parallel_replicate_degree=2 fsdp_config.sharding_strategy=HYBRID_SHARD",
+        MPT,
+        {
+            "recipe.training_tokens": 640.0 * 2048,
+            "model.normalization": "layernorm_no_bias",
+            "layout.data": 8,
+            "layout.shard_group": 4,
+        },
+    ),
+    (
         "litgpt pretrain pythia-160m --config {} --devices 8 --train.max_tokens 3e12",
         LIT.replace("checkpoint_dir", "initial_checkpoint_dir"),
         {
@@ -106,6 +141,17 @@ def test_a_command_changes_settings_of_the_file_that_it_names(
         ("litgpt pretrain pythia-160m --train.max_tokens many", "not_a_number"),
         ("litgpt finetune_lora c --devices some", "not_a_whole_number"),
         ("litgpt finetune_full c --optimizer mine.Adagrad", "not_a_choice"),
+        ("composer train/train.py train_loader.name=text max_duration=1ep", "missing_file"),
+        ("composer train/train.py model.name=mpt_causal_lm max_duration=soon", "not_a_duration"),
+        ("composer train/train.py model.name=mpt_causal_lm device_train_microbatch_size=all", "not_a_whole_number"),
+        (
+            "composer train/train.py model.name=mpt_causal_lm max_duration=1ep fsdp_config.sharding_strategy=7",
+            "not_a_choice",
+        ),
+        (
+            "composer train/train.py model.name=hf_causal_lm max_duration=1ep model.peft_config.peft_type=IA3",
+            "not_estimated",
+        ),
         ("tune run lora_dpo_distributed --config c.yaml", "not_estimated"),
         ("tune run generate --config c.yaml", "no_training"),
         ("tune run full_finetune_distributed --config c.yaml model=torchtune.models.flux.flux_1", "not_estimated"),
