@@ -1,7 +1,7 @@
 """Grids of layouts, with a dimension for each kind of axis, and the memory and time of all of their layouts.
 
-Splits (tensor, context, sequence and expert parallelism) determine the cost of one layer, spreads (pipeline, sharding)
-the layers and state of one rank, and micro-batches multiply both. A formula of one dimension broadcasts over others.
+Splits (tensor, context, sequence and expert parallelism) determine the cost of one layer, pipelines the layers of one
+rank, shardings its state, and micro-batches multiply costs. A formula of one dimension broadcasts over others.
 """
 
 from collections import Counter, defaultdict
@@ -11,6 +11,7 @@ from functools import cache, reduce
 from itertools import groupby
 from math import prod
 from operator import add
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,19 +42,24 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """All combinations of some splits, spreads and micro-batches."""
+    """All combinations of some splits, pipelines, shardings and micro-batches."""
 
     splits: tuple[CompleteLayout, ...]
     """How the work of one layer is split: tensor, context, sequence and expert parallelism, the other fields unset."""
-    spreads: tuple[CompleteLayout, ...]
-    """How layers are spread over stages and their state over replicas, the other fields unset; shard_group may be
-    WITHIN_DOMAIN or ALL_REPLICAS."""
+    pipelines: tuple[CompleteLayout, ...]
+    """How layers are spread over stages, the other fields unset."""
+    shardings: tuple[CompleteLayout, ...]
+    """How state is spread over replicas, the other fields unset; shard_group may be WITHIN_DOMAIN or ALL_REPLICAS."""
     micro_batches: tuple[int, ...]
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Numbers of splits, spreads and micro-batches [1]."""
-        return len(self.splits), len(self.spreads), len(self.micro_batches)
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of splits, pipelines, shardings and micro-batches [1]."""
+        return tuple(map(len, self._axes))
+
+    @property
+    def _axes(self) -> tuple[Sequence[Any], ...]:
+        return self.splits, self.pipelines, self.shardings, self.micro_batches
 
     @property
     def cells(self) -> int:
@@ -62,18 +68,15 @@ class Grid:
 
     def part(self, legal: Mask) -> tuple["Grid", Mask]:
         """The smallest grid that contains every legal layout, and the mask of its legal layouts."""
-        rows, columns, sizes = (np.flatnonzero(legal.any(axis=axes)) for axes in ((1, 2), (0, 2), (0, 1)))
-        part = Grid(
-            tuple(self.splits[i] for i in rows),
-            tuple(self.spreads[i] for i in columns),
-            tuple(self.micro_batches[i] for i in sizes),
-        )
-        return part, legal[np.ix_(rows, columns, sizes)]
+        others = [tuple(set(range(legal.ndim)) - {axis}) for axis in range(legal.ndim)]
+        places = [np.flatnonzero(legal.any(axis=axes)) for axes in others]
+        own = (tuple(axis[i] for i in places) for axis, places in zip(self._axes, places, strict=True))
+        return Grid(*own), legal[np.ix_(*places)]
 
 
 def along(numbers: Sequence[float], axis: int) -> Numbers:
     """Numbers of one axis of a grid."""
-    shape = [1, 1, 1]
+    shape = [1, 1, 1, 1]
     shape[axis] = len(numbers)
     return np.array(numbers, dtype=np.float64).reshape(shape)
 
@@ -87,8 +90,8 @@ def degrees_in(grid: Grid, workload: Workload) -> tuple[Degrees, dict[str, Mask]
     """The degrees of every layout of a grid, and masks of whole numbers of replicas and of micro-batches."""
     gpus, batch = workload.cluster.gpus, workload.recipe.global_batch
     tensor, context = (along([getattr(one, name) for one in grid.splits], 0) for name in ("tensor", "context"))
-    pipeline = along([one.pipeline for one in grid.spreads], 1)
-    micro_batch = along(grid.micro_batches, 2)
+    pipeline = along([one.pipeline for one in grid.pipelines], 1)
+    micro_batch = along(grid.micro_batches, 3)
     replica = tensor * context * pipeline
     data, divides_cluster = _whole(gpus / replica)
     accumulation, divides_batch = _whole(batch / (micro_batch * data))
@@ -97,21 +100,21 @@ def degrees_in(grid: Grid, workload: Workload) -> tuple[Degrees, dict[str, Mask]
         tensor=tensor,
         context=context,
         pipeline=pipeline,
-        virtual_pipeline=along_or_same([one.virtual_pipeline for one in grid.spreads], 1),
-        virtual_group=along_or_same([one.virtual_group for one in grid.spreads], 1),
+        virtual_pipeline=along_or_same([one.virtual_pipeline for one in grid.pipelines], 1),
+        virtual_group=along_or_same([one.virtual_group for one in grid.pipelines], 1),
         expert=along_or_same([one.expert for one in grid.splits], 0),
         expert_tensor=along_or_same([one.expert_tensor for one in grid.splits], 0),
-        zero_stage=along_or_same([one.zero_stage for one in grid.spreads], 1),
+        zero_stage=along_or_same([one.zero_stage for one in grid.shardings], 2),
         shard_group=data * context,
-        reshard_after_forward=along_or_same([one.reshard_after_forward for one in grid.spreads], 1),
+        reshard_after_forward=along_or_same([one.reshard_after_forward for one in grid.shardings], 2),
         sequence_parallel=along_or_same([one.sequence_parallel for one in grid.splits], 0),
-        rank_order=along_or_same([ORDER_NUMBERS[one.rank_order] for one in grid.spreads], 1),
+        rank_order=along_or_same([ORDER_NUMBERS[one.rank_order] for one in grid.pipelines], 1),
         micro_batch=micro_batch,
         accumulation=accumulation,
     )
     every = degrees.data * degrees.context
     domain = local_ranks(every, replica_spacing(degrees), workload.cluster.scale_up_gpus)
-    group = along([one.shard_group for one in grid.spreads], 1)
+    group = along([one.shard_group for one in grid.shardings], 2)
     degrees.shard_group = np.where(_within_domain(grid), domain, np.where(group > 0, group, every))
     whole = {"replica_divides_cluster": divides_cluster, "accumulation_is_whole": divides_batch}
     return degrees, whole
@@ -124,7 +127,7 @@ def _whole(quotient: Numbers) -> tuple[Numbers, Mask]:
 
 
 def _within_domain(grid: Grid) -> Mask:
-    within: Mask = along([one.shard_group == WITHIN_DOMAIN for one in grid.spreads], 1) == 1
+    within: Mask = along([one.shard_group == WITHIN_DOMAIN for one in grid.shardings], 2) == 1
     return within
 
 
@@ -163,41 +166,43 @@ def apply_conditions(legal: Mask, conditions: Sequence[tuple[str, Mask]]) -> tup
 
 def with_rank_order(grid: Grid, order: RankOrder) -> Grid:
     """The same grid in another order of ranks."""
-    return replace(grid, spreads=tuple(replace(one, rank_order=order) for one in grid.spreads))
+    return replace(grid, pipelines=tuple(replace(one, rank_order=order) for one in grid.pipelines))
 
 
 def reordering_gains(grid: Grid, workload: Workload, degrees: Degrees) -> Mask:
     """Mask of the layouts whose stages fit one fast-link domain in another order of ranks that the stack can run."""
     domain, stack = workload.cluster.scale_up_gpus, workload.stack
     can_reorder = [
-        one.pipeline > 1 and one.zero_stage in stack.reordered_zero_stages and one.shard_group != WITHIN_DOMAIN
-        for one in grid.spreads
+        one.zero_stage in stack.reordered_zero_stages and one.shard_group != WITHIN_DOMAIN for one in grid.shardings
     ]
     together = local_ranks(degrees.pipeline, stage_spacing(degrees), domain) == degrees.pipeline
-    return np.asarray(together & (along(can_reorder, 1) == 1) & (domain < workload.cluster.gpus))
+    gains = together & (degrees.pipeline > 1) & (domain < workload.cluster.gpus)
+    return np.asarray(gains & (along(can_reorder, 2) == 1))
 
 
-def layout_at(grid: Grid, degrees: Degrees, place: tuple[int, int, int]) -> CompleteLayout:
+def layout_at(grid: Grid, degrees: Degrees, place: tuple[int, ...]) -> CompleteLayout:
     """One layout of a grid, its schedule, context method and offload unset."""
-    split, spread = grid.splits[place[0]], grid.spreads[place[1]]
+    split, pipeline, sharding = grid.splits[place[0]], grid.pipelines[place[1]], grid.shardings[place[2]]
 
     def number(column: object) -> int:
         return int(np.broadcast_to(np.asarray(column), grid.shape)[place])
 
     return replace(
-        spread,
+        pipeline,
         data=number(degrees.data),
         tensor=split.tensor,
         context=split.context,
         sequence_parallel=split.sequence_parallel,
         expert=split.expert,
         expert_tensor=split.expert_tensor,
+        zero_stage=sharding.zero_stage,
         shard_group=number(degrees.shard_group),
+        reshard_after_forward=sharding.reshard_after_forward,
     )
 
 
-SpreadStages = tuple[CompleteLayout, tuple[StageGroup, ...]]
-"""A spread, and the stage groups of its pipeline."""
+StagedPipeline = tuple[CompleteLayout, tuple[StageGroup, ...]]
+"""A pipeline, and its stage groups."""
 
 CELLS = 1 << 16
 """Layouts that are scored at once. Source: measured; larger columns leave the cache, smaller ones cost calls."""
@@ -210,7 +215,7 @@ class Block:
     variant: Variant
     grid: Grid
     stages: tuple[tuple[StageGroup, ...], ...]
-    """The stage groups of each spread of the grid; every spread has the same number."""
+    """The stage groups of each pipeline of the grid; every pipeline has the same number."""
     layouts: tuple[CompleteLayout, ...]
     """Schedule, context method and offload, the other fields unset."""
     mirrors: bool
@@ -220,29 +225,33 @@ class Block:
     """Allowed numbers of replicas; empty for any."""
 
 
+_Alike = tuple[int, int, bool, tuple[CompleteLayout, ...]]
+"""What pipelines of one grid share: virtual stages, kinds of stages, whether they are mirrored, and shardings."""
+
+
 def blocks_of(variant: Variant, axes: SearchSpace, pipelines: tuple[Pipeline, ...]) -> tuple[list[Block], Counter[str]]:
     """The blocks of one variant."""
     workload = variant.workload
     splits = tuple(_splits(workload, axes))
     refused: Counter[str] = Counter()
-    groups: dict[tuple[int, int, bool], list[SpreadStages]] = defaultdict(list)
-    schedules: dict[tuple[int, int, bool], tuple[ScheduleName, ...]] = {}
+    groups: dict[_Alike, list[StagedPipeline]] = defaultdict(list)
+    schedules: dict[_Alike, tuple[ScheduleName, ...]] = {}
     each = len(splits) * len(axes.micro_batch)
     for one in pipelines:
         pipeline = one.layout
         runs = tuple(name for name in axes.schedule if (name == "interleaved-1f1b") == (pipeline.virtual_pipeline > 1))
         if pipeline.pipeline == 1:
             runs = runs[:1]
-        spreads = tuple(_spreads(workload, axes, variant, pipeline, refused, each))
+        shardings = tuple(_shardings(workload, axes, variant, pipeline, refused, each))
         if not runs:
-            refused["interleaving_has_chunks"] += each * len(spreads)
+            refused["interleaving_has_chunks"] += each * len(shardings)
         for mirrors in (False, True):
             own_schedules = tuple(name for name in runs if (name == "dualpipe" and pipeline.pipeline > 1) == mirrors)
-            if own_schedules:
+            if own_schedules and shardings:
                 kinds = one.mirrored if mirrors else one.groups
-                key = (pipeline.virtual_pipeline, len(kinds), mirrors)
+                key = (pipeline.virtual_pipeline, len(kinds), mirrors, shardings)
                 schedules[key] = own_schedules
-                groups[key].extend((spread, kinds) for spread in spreads)
+                groups[key].append((pipeline, kinds))
     results = []
     for key, members in groups.items():
         choices = tuple(
@@ -251,11 +260,13 @@ def blocks_of(variant: Variant, axes: SearchSpace, pipelines: tuple[Pipeline, ..
             for offload in axes.offload
             for schedule in schedules[key]
         )
-        for own in _by_pipeline_degree(members, len(splits), len(axes.micro_batch)):
-            for part in _partition_splits(splits, len(own) * len(axes.micro_batch)):
-                grid = Grid(part, tuple(spread for spread, _ in own), axes.micro_batch)
+        *_, mirrors, shardings = key
+        each = len(shardings) * len(axes.micro_batch)
+        for own in _by_pipeline_degree(members, len(splits), each):
+            for part in _partition_splits(splits, len(own) * each):
+                grid = Grid(part, tuple(pipeline for pipeline, _ in own), shardings, axes.micro_batch)
                 stages, orders = tuple(kinds for _, kinds in own), axes.rank_order[1:]
-                results.append(Block(variant, grid, stages, choices, key[2], orders, axes.data))
+                results.append(Block(variant, grid, stages, choices, mirrors, orders, axes.data))
     return results, refused
 
 
@@ -281,10 +292,10 @@ def _splits(workload: Workload, axes: SearchSpace) -> Iterator[CompleteLayout]:
     yield from sorted(result, key=lambda split: result[split])
 
 
-def _spreads(
+def _shardings(
     workload: Workload, axes: SearchSpace, variant: Variant, pipeline: CompleteLayout, refused: Counter[str], each: int
 ) -> Iterator[CompleteLayout]:
-    """Spreads of one pipeline's layers and state over replicas."""
+    """How the replicas of one pipeline may share its state."""
     for zero in variant.zero_stages:
         if pipeline.pipeline > 1 and zero not in workload.stack.pipeline_zero_stages:
             refused["stack_shards_so_in_a_pipeline"] += each
@@ -297,18 +308,18 @@ def _spreads(
         for group in groups:
             shard_group = ALL_REPLICAS if group is None else group
             for reshard in reshard_choices:
-                yield replace(pipeline, zero_stage=zero, shard_group=shard_group, reshard_after_forward=reshard)
+                yield replace(PLAIN_LAYOUT, zero_stage=zero, shard_group=shard_group, reshard_after_forward=reshard)
 
 
-def _by_pipeline_degree(members: list[SpreadStages], splits: int, sizes: int) -> Iterator[list[SpreadStages]]:
-    """Spreads, grouped by pipeline degree if they are too many for one grid: equal degrees allow equal replicas."""
-    if len(members) * splits * sizes <= CELLS:
+def _by_pipeline_degree(members: list[StagedPipeline], splits: int, each: int) -> Iterator[list[StagedPipeline]]:
+    """Pipelines, grouped by degree if they are too many for one grid: equal degrees allow equal replicas."""
+    if len(members) * splits * each <= CELLS:
         yield members
         return
-    by_stages: dict[int, list[SpreadStages]] = {}
+    by_stages: dict[int, list[StagedPipeline]] = {}
     for member in members:
         by_stages.setdefault(member[0].pipeline, []).append(member)
-    most = max(1, CELLS // sizes)
+    most = max(1, CELLS // each)
     for alike in by_stages.values():
         yield from (alike[start : start + most] for start in range(0, len(alike), most))
 

@@ -100,7 +100,7 @@ class Part:
     legal: Mask
     degrees: Degrees
     stages: tuple[tuple[StageGroup, ...], ...]
-    """The stage groups of each spread of the grid."""
+    """The stage groups of each pipeline of the grid."""
     columns: list[StageColumn]
 
 
@@ -130,13 +130,13 @@ def keep(one: Scored, result: SearchResult, top: int) -> None:
     own = {name: getattr(one.choices, name) for name in ("schedule", "context_method", "offload")}
 
     def candidate(index: int) -> Candidate:
-        split, spread, size = (int(place) for place in np.unravel_index(int(places[index]), grid.shape))
+        place = tuple(int(one) for one in np.unravel_index(int(places[index]), grid.shape))
         return Candidate(
             step_seconds=float(step[index]),
             reserved_bytes=float(reserved[index]),
             place=offset + index,
-            layout=replace(layout_at(grid, one.part.degrees, (split, spread, size)), **own),
-            micro_batch=grid.micro_batches[size],
+            layout=replace(layout_at(grid, one.part.degrees, place), **own),
+            micro_batch=grid.micro_batches[place[-1]],
             recompute=one.variant.recompute,
         )
 
@@ -265,10 +265,10 @@ def _search_reordered(
 
 def _part(block: Block, grid: Grid, stages: tuple[tuple[StageGroup, ...], ...], legal: Mask) -> Part:
     """The part of a grid that holds all its legal layouts, of which there are some."""
-    stages_by_spread = {id(spread): kinds for spread, kinds in zip(grid.spreads, stages, strict=True)}
+    by_pipeline = {id(pipeline): kinds for pipeline, kinds in zip(grid.pipelines, stages, strict=True)}
     grid, legal = grid.part(legal)
     degrees, _ = degrees_in(grid, block.variant.workload)
-    own = tuple(stages_by_spread[id(spread)] for spread in grid.spreads)
+    own = tuple(by_pipeline[id(pipeline)] for pipeline in grid.pipelines)
     columns = stage_columns(block.variant.workload, degrees, own, mirrors=block.mirrors)
     return Part(grid, legal, degrees, own, columns)
 
