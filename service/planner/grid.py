@@ -6,12 +6,12 @@ rank, shardings its state, and micro-batches multiply costs. A formula of one di
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache, reduce
 from itertools import groupby
 from math import prod
 from operator import add
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,10 @@ from service.planner.space import ALL_REPLICAS, WITHIN_DOMAIN, Pipeline, SearchS
 
 Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Whole = TypeVar("Whole")
+
+_FIRST = np.zeros(1, dtype=np.intp)
+"""The only place along an axis that a column does not depend on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +70,44 @@ class Grid:
         """Layouts, legal or not [1]."""
         return prod(self.shape)
 
-    def part(self, legal: Mask) -> tuple["Grid", Mask]:
-        """The smallest grid that contains every legal layout, and the mask of its legal layouts."""
-        others = [tuple(set(range(legal.ndim)) - {axis}) for axis in range(legal.ndim)]
-        places = [np.flatnonzero(legal.any(axis=axes)) for axes in others]
-        own = (tuple(axis[i] for i in places) for axis, places in zip(self._axes, places, strict=True))
-        return Grid(*own), legal[np.ix_(*places)]
+    def inside(self, box: "Box") -> "Grid":
+        """Its layouts inside a box."""
+        pairs = zip(self._axes, box.places, strict=True)
+        return Grid(*(tuple(axis[place] for place in places) for axis, places in pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Some places along each axis of a grid, at all of whose combinations its columns are cut out."""
+
+    places: tuple[NDArray[np.intp], ...]
+    _columns: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    """Whole and cut columns by the identity of the whole ones, which stay alive as long."""
+
+    @classmethod
+    def around(cls, mask: Mask) -> "Box":
+        """The smallest box that contains the layouts of a mask."""
+        others = [tuple({*range(mask.ndim)} - {axis}) for axis in range(mask.ndim)]
+        return cls(tuple(np.flatnonzero(mask.any(axis=axes)) for axes in others))
+
+    def cut(self, whole: Whole) -> Whole:
+        """A column inside the box; of a dataclass or a tuple, all of its columns."""
+        if isinstance(whole, np.ndarray):
+            return self._cut_once(whole)
+        if isinstance(whole, tuple):
+            return type(whole)(map(self.cut, whole))
+        if not is_dataclass(whole):
+            return whole
+        own = {one.name: self.cut(getattr(whole, one.name)) for one in fields(whole) if one.init}
+        return replace(whole, **own)
+
+    def _cut_once(self, whole: Any) -> Any:
+        if id(whole) not in self._columns:
+            sizes = zip(self.places, whole.shape, strict=True)
+            places = [places if size > 1 else _FIRST for places, size in sizes]
+            is_whole = all(len(places) == size for places, size in zip(places, whole.shape, strict=True))
+            self._columns[id(whole)] = whole, whole if is_whole else whole[np.ix_(*places)]
+        return self._columns[id(whole)][1]
 
 
 def along(numbers: Sequence[float], axis: int) -> Numbers:
@@ -204,7 +240,7 @@ def layout_at(grid: Grid, degrees: Degrees, place: tuple[int, ...]) -> CompleteL
 StagedPipeline = tuple[CompleteLayout, tuple[StageGroup, ...]]
 """A pipeline, and its stage groups."""
 
-CELLS = 1 << 16
+CELLS = 1 << 18
 """Layouts that are scored at once. Source: measured; larger columns leave the cache, smaller ones cost calls."""
 
 
@@ -387,26 +423,33 @@ def micro_batches_of(
     return [micro_batch_seconds(workload, degrees, one.stage, one.load, layout, each) for one in columns]
 
 
-def step_and_memory(
-    workload: Workload,
-    degrees: Degrees,
-    columns: Sequence[StageColumn],
-    micro: Sequence[MicroBatchSeconds],
-    layout: CompleteLayout,
-) -> tuple[Numbers, Numbers]:
-    """Seconds of the step and reserved bytes of the peak GPU of every layout of a grid."""
+def reserved_on_peak(
+    workload: Workload, degrees: Degrees, columns: Sequence[StageColumn], layout: CompleteLayout
+) -> Numbers:
+    """Reserved bytes of the peak GPU of every layout of a grid."""
     share, room = reserved_shares(workload)[1], allocator_room_bytes(workload)
     reserved: list[Amount] = []
     for one in columns:
         rank_bytes = stage_bytes(workload, degrees, one.stage, one.load, layout)
         reserved.append(reserved_bytes(rank_bytes.peak, rank_bytes.cached, share, room))
-    peak = reduce(maximum, reserved)
+    return np.asarray(reduce(maximum, reserved))
+
+
+def step_seconds_of(
+    workload: Workload,
+    degrees: Degrees,
+    columns: Sequence[StageColumn],
+    micro: Sequence[MicroBatchSeconds],
+    layout: CompleteLayout,
+    reserved: Numbers,
+) -> Numbers:
+    """Seconds of the step of every layout of a grid, whose peak GPU reserves so many bytes."""
     sent = [one.count * each.sent_seconds for one, each in zip(columns, micro, strict=True)]
     overhead = StepOverhead(
-        stage_seconds=reduce(add, sent) / degrees.pipeline, filled_fraction=peak / usable_bytes(workload.gpu)
+        stage_seconds=reduce(add, sent) / degrees.pipeline, filled_fraction=reserved / usable_bytes(workload.gpu)
     )
     busy = [
         busy_seconds(workload, degrees, one.load, layout, each, overhead).total
         for one, each in zip(columns, micro, strict=True)
     ]
-    return np.asarray(whole_step_seconds(reduce(maximum, busy), workload, degrees, overhead)), np.asarray(peak)
+    return np.asarray(whole_step_seconds(reduce(maximum, busy), workload, degrees, overhead))

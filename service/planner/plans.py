@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import groupby
+from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from service.answers.plans import Objective
 from service.errors import Problem, Refused
@@ -17,9 +18,12 @@ from service.estimator.estimate import estimate
 from service.estimator.question import Question, RankOrder, Recompute
 from service.estimator.resolve import rules_of
 from service.estimator.rule import LayoutRule
+from service.estimator.time.step import MicroBatchSeconds
+from service.estimator.workload import Workload
 from service.planner.feasibility import SolveLimits
 from service.planner.grid import (
     Block,
+    Box,
     Grid,
     Mask,
     Numbers,
@@ -31,13 +35,13 @@ from service.planner.grid import (
     legal_layouts,
     micro_batches_of,
     reordering_gains,
+    reserved_on_peak,
     stage_columns,
-    step_and_memory,
+    step_seconds_of,
     with_rank_order,
 )
 from service.planner.space import (
     Constraints,
-    StageGroup,
     Variant,
     pipelines_of,
     plain_workload,
@@ -52,10 +56,11 @@ class Candidate:
     """One layout that fits, as the search saw it."""
 
     step_seconds: float
+    """Infinite where only its memory is known."""
     reserved_bytes: float
     """What the allocator holds on its fullest GPU."""
     place: int
-    """Which of all layouts it is, in the order of the search."""
+    """Its place in the order of the search."""
     layout: CompleteLayout = field(compare=False)
     micro_batch: int = field(compare=False)
     recompute: str | Recompute = field(compare=False)
@@ -70,7 +75,7 @@ class SearchCounts:
     refused: Counter[str] = field(default_factory=Counter)
     """Layouts left out, by the first rule that they break."""
     scored: int = 0
-    """Legal layouts, with their memory and step computed."""
+    """Legal layouts, with their memory computed, and where that fits their step."""
     fitting: int = 0
     """Those of them that fit."""
     smallest: Candidate | None = None
@@ -99,9 +104,14 @@ class Part:
     grid: Grid
     legal: Mask
     degrees: Degrees
-    stages: tuple[tuple[StageGroup, ...], ...]
-    """The stage groups of each pipeline of the grid."""
     columns: list[StageColumn]
+
+    def inside(self, box: Box, legal: Mask, workload: Workload, order: RankOrder | None = None) -> "Part":
+        """Its layouts in a box, in another order of ranks where one is given, which changes no load."""
+        grid = self.grid.inside(box)
+        grid = grid if order is None else with_rank_order(grid, order)
+        degrees, _ = degrees_in(grid, workload)
+        return Part(grid, box.cut(legal), degrees, [box.cut(column) for column in self.columns])
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,60 +121,72 @@ class Scored:
     variant: Variant
     part: Part
     choices: CompleteLayout
-    step_seconds: Numbers
-    """Seconds of one optimizer step of each layout."""
     reserved_bytes: Numbers
     """Bytes that the allocator reserves on the peak GPU of each layout."""
 
-
-def keep(one: Scored, result: SearchResult, top: int) -> None:
-    """Count the layouts of a grid and keep the best of them."""
-    grid = one.part.grid
-    places = np.flatnonzero(one.part.legal)
-    step, reserved = (
-        np.broadcast_to(score, grid.shape).ravel()[places] for score in (one.step_seconds, one.reserved_bytes)
-    )
-    offset, result.scored = result.scored, result.scored + len(places)
-    fits = np.flatnonzero(reserved <= one.variant.most_reserved_bytes)
-    result.fitting += len(fits)
-    own = {name: getattr(one.choices, name) for name in ("schedule", "context_method", "offload")}
-
-    def candidate(index: int) -> Candidate:
-        place = tuple(int(one) for one in np.unravel_index(int(places[index]), grid.shape))
+    def candidate(self, cell: int, place: int, step_seconds: float = inf) -> Candidate:
+        """The layout in one cell of the grid."""
+        grid = self.part.grid
+        cells = tuple(int(one) for one in np.unravel_index(cell, grid.shape))
+        own = {name: getattr(self.choices, name) for name in ("schedule", "context_method", "offload")}
         return Candidate(
-            step_seconds=float(step[index]),
-            reserved_bytes=float(reserved[index]),
-            place=offset + index,
-            layout=replace(layout_at(grid, one.part.degrees, place), **own),
-            micro_batch=grid.micro_batches[place[-1]],
-            recompute=one.variant.recompute,
+            step_seconds=step_seconds,
+            reserved_bytes=float(np.broadcast_to(self.reserved_bytes, grid.shape)[cells]),
+            place=place,
+            layout=replace(layout_at(grid, self.part.degrees, cells), **own),
+            micro_batch=grid.micro_batches[cells[-1]],
+            recompute=self.variant.recompute,
         )
 
+    def legal_bytes(self) -> Numbers:
+        """Reserved bytes of the legal layouts alone."""
+        return np.broadcast_to(self.reserved_bytes, self.part.grid.shape)[self.part.legal]
+
+    def fits(self) -> Mask:
+        """Mask of the legal layouts that fit."""
+        fits: Mask = self.part.legal & (self.reserved_bytes <= self.variant.most_reserved_bytes)
+        return fits
+
+
+def count(one: Scored, fitting: int, result: SearchResult) -> None:
+    """Count the layouts of a grid, of which some fit, and keep the smallest."""
+    reserved = one.legal_bytes()
     least = int(np.argmin(reserved))
     if result.smallest is None or reserved[least] < result.smallest.reserved_bytes:
-        result.smallest = candidate(least)
-    if len(fits):
-        result.best = sorted([*result.best, *map(candidate, _fastest(step, reserved, fits, result.best, top))])[:top]
-        added = map(candidate, _undominated(step, reserved, fits, result.front))
-        ordered, result.front = sorted([*result.front, *added]), []
-        for known in ordered:
-            if not result.front or known.reserved_bytes < result.front[-1].reserved_bytes:
-                result.front.append(known)
+        result.smallest = one.candidate(int(np.flatnonzero(one.part.legal)[least]), result.scored + least)
+    result.scored += len(reserved)
+    result.fitting += fitting
 
 
-def _fastest(step: Numbers, reserved: Numbers, fits: NDArray[np.intp], best: list[Candidate], top: int) -> list[int]:
-    """The fastest of those that fit, as far as they may be among the best of all."""
-    limit = best[-1].step_seconds if len(best) == top else np.inf
-    if len(fits) > top:
-        limit = min(limit, float(np.partition(step[fits], top - 1)[top - 1]))
-    near = fits[step[fits] <= limit]
+def keep(one: Scored, step_seconds: Numbers, offset: int, result: SearchResult, top: int) -> None:
+    """Keep the best layouts of a grid whose legal ones all fit."""
+    cells = np.flatnonzero(one.part.legal)
+    step, reserved = np.broadcast_to(step_seconds, one.part.grid.shape).ravel()[cells], one.legal_bytes()
+
+    def candidate(index: int) -> Candidate:
+        return one.candidate(int(cells[index]), offset + index, float(step[index]))
+
+    result.best = sorted([*result.best, *map(candidate, _fastest(step, reserved, result.best, top))])[:top]
+    added = map(candidate, _undominated(step, reserved, result.front))
+    ordered, result.front = sorted([*result.front, *added]), []
+    for known in ordered:
+        if not result.front or known.reserved_bytes < result.front[-1].reserved_bytes:
+            result.front.append(known)
+
+
+def _fastest(step: Numbers, reserved: Numbers, best: list[Candidate], top: int) -> list[int]:
+    """The fastest of some layouts that fit, as far as they may be among the best of all."""
+    limit = best[-1].step_seconds if len(best) == top else inf
+    if len(step) > top:
+        limit = min(limit, float(np.partition(step, top - 1)[top - 1]))
+    near = np.flatnonzero(step <= limit)
     order = np.lexsort((near, reserved[near], step[near]))
     return [int(index) for index in near[order[:top]]]
 
 
-def _undominated(step: Numbers, reserved: Numbers, fits: NDArray[np.intp], front: list[Candidate]) -> list[int]:
-    """Those that fit of which none, and none of the front, is both as fast and as small."""
-    own = fits
+def _undominated(step: Numbers, reserved: Numbers, front: list[Candidate]) -> list[int]:
+    """Those of some layouts that fit of which none, and none of the front, is both as fast and as small."""
+    own = np.arange(len(step))
     for known in front:
         own = own[(step[own] < known.step_seconds) | (reserved[own] < known.reserved_bytes)]
     if not len(own):
@@ -224,7 +246,8 @@ def _blocks(
 
 
 def _search_grid(block: Block, choices: tuple[CompleteLayout, ...], result: SearchResult, top: int) -> None:
-    workload, schedules = block.variant.workload, len(choices)
+    variant, schedules = block.variant, len(choices)
+    workload = variant.workload
     degrees, whole = degrees_in(block.grid, workload)
     representative = replace(choices[0], stage_layers=(), pipeline=2 if block.mirrors else 1)
     rules = rules_of(representative)
@@ -233,44 +256,64 @@ def _search_grid(block: Block, choices: tuple[CompleteLayout, ...], result: Sear
     result.refused.update({name: count * schedules for name, count in refused.items()})
     if not legal.any():
         return
-    part = _part(block, block.grid, block.stages, legal)
-    micro = micro_batches_of(workload, part.degrees, part.columns, choices[0])
-    for layout in choices:
-        one = Scored(block.variant, part, layout, *step_and_memory(workload, part.degrees, part.columns, micro, layout))
-        keep(one, result, top)
+    part = _part(block, legal)
+    scored = [
+        Scored(variant, part, layout, reserved_on_peak(workload, part.degrees, part.columns, layout))
+        for layout in choices
+    ]
+    fits = [one.fits() for one in scored]
+    fitting = reduce(np.logical_or, fits)
+    box = Box.around(fitting)
+    timed = part.inside(box, fitting, workload) if fitting.any() else None
+    micro = None if timed is None else micro_batches_of(workload, timed.degrees, timed.columns, choices[0])
+    for one, own in zip(scored, fits, strict=True):
+        offset, number = result.scored, int(np.count_nonzero(own))
+        count(one, number, result)
+        if timed is None or micro is None or not number:
+            continue
+        inside = replace(one, part=replace(timed, legal=box.cut(own)), reserved_bytes=box.cut(one.reserved_bytes))
+        keep(inside, _step_seconds(inside, micro), offset, result, top)
         for order in block.other_orders:
-            _search_reordered(block, one, order, rules, result, top)
+            _search_reordered(inside, order, rules, result, top)
+
+
+def _step_seconds(one: Scored, micro: Sequence[MicroBatchSeconds]) -> Numbers:
+    part = one.part
+    return step_seconds_of(one.variant.workload, part.degrees, part.columns, micro, one.choices, one.reserved_bytes)
 
 
 def _search_reordered(
-    block: Block, one: Scored, order: RankOrder, rules: Mapping[str, LayoutRule], result: SearchResult, top: int
+    one: Scored, order: RankOrder, rules: Mapping[str, LayoutRule], result: SearchResult, top: int
 ) -> None:
     """Score again, in another order of ranks, which changes no memory, the layouts that fit and that may gain by it."""
-    workload, grid = block.variant.workload, one.part.grid
-    gains = reordering_gains(grid, workload, replace(one.part.degrees, rank_order=ORDER_NUMBERS[order]))
-    fits = one.part.legal & gains & (one.reserved_bytes <= block.variant.most_reserved_bytes)
+    workload, part = one.variant.workload, one.part
+    gains = reordering_gains(part.grid, workload, replace(part.degrees, rank_order=ORDER_NUMBERS[order]))
+    fits = part.legal & gains
     if not fits.any():
         return
-    part = _part(block, with_rank_order(grid, order), one.part.stages, fits)
+    box = Box.around(fits)
+    part = part.inside(box, fits, workload, order)
     legal, refused = apply_conditions(
         part.legal, [(name, np.asarray(rule.holds(workload, part.degrees))) for name, rule in rules.items()]
     )
     result.generated += int(np.count_nonzero(fits))
     result.refused.update(refused)
     if legal.any():
+        inside = replace(one, part=replace(part, legal=legal), reserved_bytes=box.cut(one.reserved_bytes))
         micro = micro_batches_of(workload, part.degrees, part.columns, one.choices)
-        scores = step_and_memory(workload, part.degrees, part.columns, micro, one.choices)
-        keep(Scored(block.variant, replace(part, legal=legal), one.choices, *scores), result, top)
+        offset = result.scored
+        count(inside, int(np.count_nonzero(legal)), result)
+        keep(inside, _step_seconds(inside, micro), offset, result, top)
 
 
-def _part(block: Block, grid: Grid, stages: tuple[tuple[StageGroup, ...], ...], legal: Mask) -> Part:
+def _part(block: Block, legal: Mask) -> Part:
     """The part of a grid that holds all its legal layouts, of which there are some."""
-    by_pipeline = {id(pipeline): kinds for pipeline, kinds in zip(grid.pipelines, stages, strict=True)}
-    grid, legal = grid.part(legal)
-    degrees, _ = degrees_in(grid, block.variant.workload)
-    own = tuple(by_pipeline[id(pipeline)] for pipeline in grid.pipelines)
-    columns = stage_columns(block.variant.workload, degrees, own, mirrors=block.mirrors)
-    return Part(grid, legal, degrees, own, columns)
+    box, workload = Box.around(legal), block.variant.workload
+    grid = block.grid.inside(box)
+    degrees, _ = degrees_in(grid, workload)
+    stages = tuple(block.stages[place] for place in box.places[1])
+    columns = stage_columns(workload, degrees, stages, mirrors=block.mirrors)
+    return Part(grid, box.cut(legal), degrees, columns)
 
 
 MOST_FRONT = 24
