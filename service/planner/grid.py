@@ -92,14 +92,19 @@ class Box:
 
     def cut(self, whole: Whole) -> Whole:
         """A column inside the box; of a dataclass or a tuple, all of its columns."""
+        part: Whole = self._part_of(whole)
+        return part
+
+    def _part_of(self, whole: Any) -> Any:
         if isinstance(whole, np.ndarray):
             return self._cut_once(whole)
         if isinstance(whole, tuple):
-            return type(whole)(map(self.cut, whole))
-        if not is_dataclass(whole):
+            return tuple(map(self._part_of, whole))
+        if not is_dataclass(whole) or isinstance(whole, type):
             return whole
-        own = {one.name: self.cut(getattr(whole, one.name)) for one in fields(whole) if one.init}
-        return replace(whole, **own)
+        return replace(
+            whole, **{one.name: self._part_of(getattr(whole, one.name)) for one in fields(whole) if one.init}
+        )
 
     def _cut_once(self, whole: Any) -> Any:
         if id(whole) not in self._columns:
