@@ -7,7 +7,7 @@ deepspeed 0.19.8 launcher/runner.py.
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from service.formats.composed import PROGRAM, overrides_in
+from service.formats.composed import PROCESSES, PROGRAM, overrides_in
 from service.formats.frameworks.trainer import ACCELERATE
 from service.formats.text import Entry, checked_once, options_in, placed_words
 from service.text_bounds import Place
@@ -35,6 +35,12 @@ _CONFIG = ("config_file",)
 _KINDS_OF_FINETUNE = ("lora", "full", "adapter", "adapter_v2")
 """Words after finetune of LitGPT's older releases."""
 
+_RUN_TRAIN = "run_train.sh"
+"""torchtitan's script, which takes some options from variables before it."""
+
+_VARIABLES = {"MODULE": "module", "CONFIG": "config", "NGPU": PROCESSES}
+"""Settings that the variables become."""
+
 
 def read_launched(text: str) -> tuple[Entry, ...]:
     """The options of a script, and those of its launcher as the settings of accelerate's file.
@@ -52,6 +58,10 @@ def read_launched(text: str) -> tuple[Entry, ...]:
         return options_in(words)
     word, place = words[program]
     rest = words[program + 1 :]
+    if word.endswith(_RUN_TRAIN):
+        return checked_once(
+            (*_variables(words[:program]), Entry(PROGRAM, word.rpartition("/")[2], place), *options_in(rest))
+        )
     return (
         *_launcher(words[:program]),
         Entry(PROGRAM, word.rpartition("/")[2], place),
@@ -65,7 +75,18 @@ def _is_program(words: Sequence[tuple[str, Place]], number: int) -> bool:
     before = _base(words, number - 1)
     is_task = before in ("trl", "llamafactory-cli") and not word.startswith("-")
     is_recipe = _is_tune(words) and number + 1 < len(words) and words[number + 1][0].startswith("--config")
-    return word.endswith(".py") or before == "-m" or is_task or is_recipe
+    return word.endswith((".py", _RUN_TRAIN)) or before == "-m" or is_task or is_recipe
+
+
+def _variables(words: Sequence[tuple[str, Place]]) -> Iterator[Entry]:
+    """The settings that variables before torchtitan's script become; NGPU is 8 unless they say it."""
+    given = {name: (value, place) for word, place in words for name, _, value in [word.partition("=")]}
+    if given.keys() & {"MODULE", "CONFIG"}:
+        given = {"NGPU": ("8", Place(1, 1)), "MODULE": ("llama3", Place(1, 1)), **given}
+    for name, setting in _VARIABLES.items():
+        if name in given:
+            value, place = given[name]
+            yield Entry(setting, int(value) if value.isdecimal() and len(value) < 10 else (value,), place)
 
 
 def _base(words: Sequence[tuple[str, Place]], number: int) -> str:

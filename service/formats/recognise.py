@@ -96,7 +96,7 @@ STATE_IT = "state the question itself: model, recipe, layout and cluster"
 
 _YAML = re.compile(r"\s*(?:-{3}\s*)?[\w\"'.-]+\s*:(?:\s|$)")
 _TOML = re.compile(r"\s*(?:\[[\w.\"' -]+\]\s*$|[\w.\"'-]+\s*=)")
-_ARGUMENTS = re.compile(r"(?:^|\s)--?\w")
+_ARGUMENTS = re.compile(r"(?:^|\s)--?\w|^(?:[A-Z][A-Z_]{0,30}=[\w./-]{1,80} ){1,9}\S")
 _LONGEST_START = 4096
 """Characters of a line that are read to find a text's syntax."""
 

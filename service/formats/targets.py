@@ -16,6 +16,7 @@ from service.formats.frameworks import (
     megatron_yaml,
     nanotron,
     torchtitan,
+    torchtitan_module,
     torchtune,
     transformers,
 )
@@ -84,6 +85,7 @@ _READERS: Mapping[str, tuple[Callable[[Sequence[Entry]], Draft], Fates]] = {
     "megatron-yaml": (megatron_yaml.read_megatron_yaml, megatron_yaml.FATES),
     "nanotron": (nanotron.read_nanotron, nanotron.FATES),
     "torchtitan": (torchtitan.read_torchtitan, torchtitan.FATES),
+    "torchtitan-module": (torchtitan_module.read_torchtitan_module, torchtitan_module.FATES),
     "deepspeed": (deepspeed.read_deepspeed, deepspeed.FATES),
     "accelerate": (accelerate.read_accelerate, accelerate.FATES),
     "transformers": (transformers.read_transformers, transformers.FATES),

@@ -31,6 +31,8 @@ micro_batch_size: 1
 {}
 """
 
+TITAN_8B = "--module llama3 --config llama3_8b"
+
 NANOTRON = "tokens: {{sequence_length: 4096}}\nmodel:\n  model_config:\n    hidden_size: 256\n{}"
 ALLGATHER = "parallelism.tp_recompute_allgather"
 TITAN = "[activation_checkpoint]\nmode = 'none'\n{}\n"
@@ -118,6 +120,13 @@ NOT_UNDERSTOOD: list[tuple[str, str, str]] = [
     ),
     ("megatron-yaml", GPT_YAML.format("swiglu, apply_rope_fusion: false", "", ""), "language_model.apply_rope_fusion"),
     ("megatron-yaml", GPT_YAML.format("swiglu", ", cpu_offloading: true", ""), "model_parallel.cpu_offloading"),
+    ("torchtitan-module", f"{TITAN_8B} --loss.num_chunks 4", "loss.num_chunks"),
+    ("torchtitan-module", "--module llama3 --config llama3_8b_mxfp8", "config"),
+    (
+        "torchtitan-module",
+        f"{TITAN_8B} --activation_checkpoint.memory_budget 0.5",
+        "activation_checkpoint.memory_budget",
+    ),
     ("nanotron", NANOTRON.format("    moe_num_experts: 8\n"), "model.model_config.moe_num_experts"),
     ("nanotron", NANOTRON.format("    is_starcoder2_config: true\n"), "model.model_config.is_starcoder2_config"),
     ("nanotron", f"{NANOTRON.format('')}data_stages:\n  - name: long\n    sequence_length: 65536\n", "data_stages"),
@@ -200,6 +209,29 @@ MISREAD: list[tuple[str, str, dict[str, Any]]] = [
         {"recipe.micro_batch": 2, "layout.tensor": 4},
     ),
     ("megatron-lm", f"{GPT} --moe-expert-capacity-factor -1", {"recipe.expert_capacity_factor": None}),
+    (
+        "torchtitan-module",
+        "-m torchtitan.train --module torchtitan.models.llama3 --config llama3_70b "
+        "--parallelism.no-enable-sequence-parallel --training.max-context-length 4096 "
+        "--training.num_tokens_per_microbatch_per_dp_rank 8192 --compile.enable",
+        {
+            "layout.tensor": 8,
+            "layout.sequence_parallel": False,
+            "recipe.sequence_length": 4096,
+            "recipe.micro_batch": 2,
+            "recipe.recompute": "full",
+        },
+    ),
+    (
+        "torchtitan",
+        "[model]\nname = 'deepseek_v3'\nflavor = '671B'\n[activation_checkpoint]\nmode = 'full'",
+        {"model.num_nextn_predict_layers": None, "model.num_experts": 256},
+    ),
+    (
+        "torchtitan",
+        "[model]\nname = 'llama4'\nflavor = '17bx16e'\n[activation_checkpoint]\nmode = 'full'",
+        {"model.layer_types": None, "model.num_hidden_layers": 48},
+    ),
     ("megatron-lm", f"{GPT} --moe-ffn-hidden-size 64", {"model.moe_intermediate_size": None}),
     (
         "megatron-yaml",

@@ -5,9 +5,10 @@ config/configs.py; torchtitan 0.2.2 and 0.3.0, distributed/pipeline_parallel.py.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
+from service.catalogue import shipped_catalogue
 from service.estimator.complete import CompleteQuestion
 from service.estimator.degrees import WEIGHTS
 from service.estimator.question import Model, Recompute
@@ -71,9 +72,26 @@ class RegisteredModel:
     """Its name in the catalogue."""
     sizes: tuple[int, ...]
     """Layers, width, query heads, key and value heads, width of the MLP, rows of the embedding, experts."""
+    without: tuple[str, ...] = ()
+    """Fields of the catalogue's model that it leaves at their defaults."""
+
+    @property
+    def model(self) -> str | dict[str, Any]:
+        """The model as a question spells it."""
+        found = shipped_catalogue().find_model(self.slug).row.model if self.without else None
+        if found is None:
+            return self.slug
+        values = {
+            one.name: getattr(found, one.name) for one in fields(found) if getattr(found, one.name) != one.default
+        }
+        return {name: value for name, value in values.items() if name not in self.without and value != ()}
 
 
-REGISTERED = tuple(RegisteredModel(**{**row, "sizes": tuple(row["sizes"])}) for row in _TABLE["registered"]["models"])
+def _registered(row: dict[str, Any]) -> RegisteredModel:
+    return RegisteredModel(**{**row, "sizes": tuple(row["sizes"]), "without": tuple(row.get("without", ()))})
+
+
+REGISTERED = tuple(map(_registered, _TABLE["registered"]["models"]))
 
 
 def registered_model(model: Model) -> RegisteredModel | None:
@@ -378,16 +396,22 @@ FATES = drafts.fates_of(RULES["0.2"], _TABLE)
 
 def read_torchtitan(entries: Sequence[Entry]) -> drafts.Draft:
     draft = drafts.draft_of(entries, FATES)
-    draft.layout |= draft.fields_of(RULES["0.2"], "layout")
+    return complete(draft, draft.get("model.name", "llama3"), draft.get("model.flavor", "debugmodel"), RULES["0.2"])
+
+
+def complete(draft: drafts.Draft, module: str, flavor: str, version: rules.Rules) -> drafts.Draft:
+    """Complete a draft with what torchtitan makes of its settings and of a model of its registry."""
+    draft.layout |= draft.fields_of(version, "layout")
     _put_replicas(draft)
-    named = draft.get("model.name", "llama3"), draft.get("model.flavor", "debugmodel")
-    known = next((row for row in REGISTERED if (row.module, row.flavor) == named), None)
+    known = next((row for row in REGISTERED if (row.module, row.flavor) == (module, flavor)), None)
     _put_stages(draft, known)
-    _put_batch(draft)
+    _put_batch(draft, version)
     _put_recompute(draft, known)
     _put_precision(draft)
-    _put_software(draft)
-    draft.model = None if known is None else known.slug
+    _put_software(draft, version)
+    draft.model = None if known is None else known.model
+    if known and known.without:
+        draft.assumptions.append(f"the model is {known.slug} without {', '.join(known.without)}, as torchtitan has it")
     if known is None:
         draft.assumptions.append("no model: its sizes are in torchtitan's registry, under a name not known here")
     return draft
@@ -446,9 +470,9 @@ def _layers(chunk: Any) -> int:
     return sum(str(name).startswith("layers.") for name in chunk) if isinstance(chunk, list | tuple) else 0
 
 
-def _put_batch(draft: drafts.Draft) -> None:
+def _put_batch(draft: drafts.Draft, version: rules.Rules) -> None:
     recipe, layout = draft.recipe, draft.layout
-    recipe |= draft.fields_of(RULES["0.2"], "recipe")
+    recipe |= draft.fields_of(version, "recipe")
     local = draft.get("training.local_batch_size", 8)
     cut = draft.get("parallelism.pipeline_parallel_microbatch_size", 1)
     recipe["micro_batch"] = cut if layout["pipeline"] > 1 else local
@@ -515,13 +539,13 @@ def _put_precision(draft: drafts.Draft) -> None:
     draft.recipe["precision"] = precision
 
 
-def _put_software(draft: drafts.Draft) -> None:
+def _put_software(draft: drafts.Draft, version: rules.Rules) -> None:
     parts = draft.get("compile.components", ("model", "loss")) if draft.get("compile.enable") else ()
     draft.recipe["stack"] = {
         "name": "torchtitan",
         "implementation": "compiled" if "model" in parts else "eager",
         "cross_entropy": "compiled" if "loss" in parts else "eager",
-        **draft.fields_of(RULES["0.2"], "recipe.stack"),
+        **draft.fields_of(version, "recipe.stack"),
     }
     if draft.get("optimizer.early_step_in_backward"):
         draft.recipe["stack"]["step_in_backward"] = True

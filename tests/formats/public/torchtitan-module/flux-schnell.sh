@@ -1,0 +1,1 @@
+MODULE=flux CONFIG=flux_schnell ./run_train.sh
