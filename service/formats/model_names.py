@@ -1,7 +1,8 @@
 """Names of models as Hugging Face's tools write them, and the rows of the catalogue with their dimensions."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
 
 from service.catalogue import shipped_catalogue
 from service.errors import UnknownName
@@ -53,6 +54,12 @@ def named_model(given: str) -> NamedModel:
     if _PATH.match(given):
         return NamedModel(None, None, "the model is a folder whose name is in no catalogue: give model")
     return NamedModel(given, None, None)
+
+
+def stated(model: Model) -> dict[str, Any]:
+    """The fields of a model that are not at their defaults, as a question spells them."""
+    values = {field.name: (getattr(model, field.name), field.default) for field in fields(Model)}
+    return {name: value for name, (value, default) in values.items() if default is MISSING or value != default}
 
 
 def _plain_names(name: str) -> list[str]:

@@ -11,6 +11,7 @@ from service.formats.frameworks import (
     litgpt,
     llama_factory,
     llm_foundry,
+    maxtext,
     megatron,
     megatron_bridge,
     megatron_yaml,
@@ -93,6 +94,7 @@ _READERS: Mapping[str, tuple[Callable[[Sequence[Entry]], Draft], Fates]] = {
     "axolotl": (axolotl.read_axolotl, axolotl.FATES),
     "litgpt": (litgpt.read_litgpt, litgpt.FATES),
     "llm-foundry": (llm_foundry.read_llm_foundry, llm_foundry.FATES),
+    "maxtext": (maxtext.read_maxtext, maxtext.FATES),
     "torchtune": (torchtune.read_torchtune, torchtune.FATES),
     "llama-factory": (llama_factory.read_llama_factory, llama_factory.FATES),
 }

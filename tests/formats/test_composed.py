@@ -38,6 +38,8 @@ max_duration: 10ba
 fsdp_config: {sharding_strategy: FULL_SHARD, mixed_precision: PURE}
 """
 
+MAX = "hardware: gpu\nmodel_name: llama3-8b\nper_device_batch_size: 1\nmax_target_length: 4096\n"
+
 CHANGED: list[tuple[str, str, dict[str, Any]]] = [
     (
         "tune run --nproc_per_node 4 full_finetune_distributed --config {} batch_size=1 longest=1024",
@@ -106,6 +108,47 @@ CHANGED: list[tuple[str, str, dict[str, Any]]] = [
         },
     ),
     (
+        "python3 -m MaxText.train configs/{} ici_tensor_parallelism=2 dcn_data_parallelism=2 ici_fsdp_parallelism=4",
+        MAX,
+        {
+            "layout.tensor": 2,
+            "layout.data": 8,
+            "layout.shard_group": 4,
+            "recipe.micro_batch": 2,
+            "recipe.global_batch": 16,
+        },
+    ),
+    (
+        "python3 -m MaxText.train configs/{} ici_data_parallelism=4 dcn_data_parallelism=1 weight_dtype=bfloat16",
+        MAX,
+        {"shard_groups": 4, "layout.zero_stage": 3, "recipe.precision": "bf16-pure"},
+    ),
+    (
+        "python3 -m MaxText.train configs/{} ici_fsdp_parallelism=1 dcn_data_parallelism=8 dtype=float32 "
+        "optimizer_memory_host_offload=True gradient_accumulation_steps=2 dropout_rate=0.1 steps=7",
+        MAX,
+        {
+            "layout.zero_stage": 0,
+            "layout.offload": "optimizer",
+            "recipe.precision": "fp32",
+            "recipe.global_batch": 16,
+            "recipe.dropout_fraction": 0.1,
+            "training_steps": 7,
+        },
+    ),
+    (
+        "python3 -m MaxText.train configs/{} ici_context_parallelism=2 ici_expert_parallelism=2 ici_fsdp_parallelism=2 "
+        "context_parallel_strategy=ring model_name=default num_experts=8 base_moe_mlp_dim=512",
+        MAX,
+        {
+            "layout.context_method": "ring",
+            "layout.expert": 2,
+            "layout.shard_group": 8,
+            "model.num_experts": 8,
+            "model.moe_intermediate_size": 512,
+        },
+    ),
+    (
         "litgpt pretrain pythia-160m --config {} --devices 8 --train.max_tokens 3e12",
         LIT.replace("checkpoint_dir", "initial_checkpoint_dir"),
         {
@@ -152,6 +195,9 @@ def test_a_command_changes_settings_of_the_file_that_it_names(
             "composer train/train.py model.name=hf_causal_lm max_duration=1ep model.peft_config.peft_type=IA3",
             "not_estimated",
         ),
+        ("python3 -m MaxText.train configs/base.yml", "missing_file"),
+        ("python3 -m MaxText.train use_grpo=True", "not_estimated"),
+        ("python3 -m MaxText.train hardware=cpu", "not_a_gpu"),
         ("tune run lora_dpo_distributed --config c.yaml", "not_estimated"),
         ("tune run generate --config c.yaml", "no_training"),
         ("tune run full_finetune_distributed --config c.yaml model=torchtune.models.flux.flux_1", "not_estimated"),
@@ -161,6 +207,24 @@ def test_a_command_without_its_file_or_of_another_training_is_refused(command: s
     with pytest.raises(Refused) as caught:
         import_file(None, command, {"c.yaml": TUNE} if "c.yaml" in command else {})
     assert [problem.code for problem in caught.value.problems] == [code]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "ici_pipeline_parallelism: 2",
+        "ici_tensor_parallelism: -1",
+        "remat_policy: minimal",
+        "per_device_batch_size: 0.5",
+        "parameter_memory_host_offload: true",
+        "base_config: other.yml",
+        "decoder_block: gemma",
+        "quantization: intmp",
+    ],
+)
+def test_what_maxtext_does_in_its_own_way_is_listed(setting: str) -> None:
+    found = import_file("maxtext", f"hardware: gpu\n{setting}\n")
+    assert [one.name for one in found.not_understood] == ["hardware", setting.partition(":")[0]]
 
 
 def test_a_model_of_sizes_is_read_and_one_that_is_not_known_is_left_open() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from service.estimator.question import Model
-from service.formats.frameworks import torchtune
+from service.features.exports.exports import import_file
+from service.formats.frameworks import maxtext, torchtune
 from service.formats.model_names import named_model
 
 TABLE: dict[str, Any] = tomllib.loads((Path(__file__).parent / "sizes.toml").read_text(encoding="utf-8"))
@@ -19,8 +20,14 @@ def of_torchtune(builder: str) -> Model | None:
     return named_model(torchtune.MODELS[re.sub("_(base|instruct)$", "", builder)]).model
 
 
+def of_maxtext(name: str) -> Model | None:
+    found = import_file("maxtext", f"model_name: {name}\n").model
+    return Model(**found) if isinstance(found, dict) else named_model(str(found)).model
+
+
 MODELS: dict[str, Callable[[str], Model | None]] = {
     "torchtune": of_torchtune,
+    "maxtext": of_maxtext,
     "litgpt": lambda name: named_model(name).model,
 }
 """The model of a tool's name."""
@@ -42,3 +49,4 @@ def test_a_named_model_has_the_sizes_of_the_tool(tool: str, name: str) -> None:
 def test_every_builder_has_its_sizes() -> None:
     named = {re.sub("_(base|instruct)$", "", name) for name in TABLE["torchtune"]["sizes"]}
     assert named == {*torchtune.MODELS}
+    assert {*TABLE["maxtext"]["sizes"]} == {*maxtext.MODELS}

@@ -91,6 +91,7 @@ def test_a_refusal_repeats_nothing_of_the_file(name: str) -> None:
         "torchtune": "batch_size: c4n4ry\n",
         "litgpt": "optimizer: c4n4ry\n",
         "llm-foundry": "max_duration: c4n4ry\n",
+        "maxtext": "steps: c4n4ry\n",
     }[name]
     assert "c4n4ry" not in str(refused(name, text))
 
@@ -110,6 +111,7 @@ LONG: dict[str, str] = {
     "torchtune": "".join(f"k{n}: 1\n" for n in range(5000)),
     "litgpt": "".join(f"k{n}: 1\n" for n in range(5000)),
     "llm-foundry": "".join(f"k{n}: 1\n" for n in range(5000)),
+    "maxtext": "".join(f"k{n}: 1\n" for n in range(5000)),
 }
 
 

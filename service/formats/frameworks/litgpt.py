@@ -7,14 +7,13 @@ beside matrices of few bits; precision where none is given), config.py (Config),
 
 import re
 from collections.abc import Sequence
-from dataclasses import MISSING, fields
 from typing import Any
 
 from service.estimator.question import Model
 from service.formats import drafts, rules
 from service.formats.composed import PROGRAM, started
 from service.formats.frameworks import trainer
-from service.formats.model_names import named_model
+from service.formats.model_names import named_model, stated
 from service.formats.text import Entry
 
 _TABLE = rules.framework_table("litgpt", *drafts.FATES, "sizes")
@@ -112,15 +111,9 @@ def _put_model(draft: drafts.Draft) -> Model | None:
     if _CAPPED.search(given):
         draft.recipe["attention"] = "eager"
     if named.model is not None and named.model.tie_word_embeddings and not draft.get("train.tie_embeddings"):
-        draft.model = {**_stated(named.model), "tie_word_embeddings": False}
+        draft.model = {**stated(named.model), "tie_word_embeddings": False}
         draft.assumptions.append("the head has a matrix of its own beside the embedding, as LitGPT's models have")
     return named.model
-
-
-def _stated(model: Model) -> dict[str, Any]:
-    """The fields of a model that are not at their defaults."""
-    values = {field.name: (getattr(model, field.name), field.default) for field in fields(Model)}
-    return {name: value for name, (value, default) in values.items() if default is MISSING or value != default}
 
 
 def _sized(draft: drafts.Draft) -> dict[str, Any]:
