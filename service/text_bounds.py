@@ -24,8 +24,6 @@ MOST_WORDS = 4 * MOST_SETTINGS
 """Words of one file, names and values together."""
 MOST_COLUMNS = 256
 """Columns of a table; sacct has some 110."""
-MOST_COMMANDS = 64
-"""Commands and here-documents of a shell script that start training or write a file."""
 MOST_DIRECTIVES = 8
 """Lines of a YAML file that begin with a percent sign."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from service.formats.rules import COMBINED, CONVERTERS, FORMS, OPEN, Converter, Rules, WrongType, options_of
-from service.formats.text import Entry
+from service.formats.text import Entry, Unknown, unknown_in
 from service.text_bounds import Place, refusal
 
 Fate = Literal["understood", "without_effect", "not_understood", "unknown"]
@@ -192,9 +192,32 @@ def draft_of(entries: Sequence[Entry], fates: Fates) -> Draft:
     for entry in entries:
         name = fates.today(entry.name)
         draft.fates[name] = setting = fates.of(entry)
-        if setting.fate == "understood" and entry.value is not None:
+        if (unknown := unknown_in(entry.value)) is not None and entry.name.startswith(WORDS):
+            why = f"it may hold any setting: {unknown.explained}, has no value here"
+            draft.fates[name] = Setting(entry, "not_understood", why)
+        elif unknown is not None and setting.fate == "understood":
+            _leave_open(draft, entry, unknown)
+        elif setting.fate == "understood" and entry.value is not None:
             draft.settings[name] = _converted(entry, fates.types[name])
     return draft
+
+
+WORDS = "$"
+"""Begin of the name of a setting that stands for words which a script does not say."""
+
+_LENGTHS = re.compile(
+    r"(?:max|num|train|training)?[-_.]*(?:train[-_.]*)?(?:steps|iters|samples|epochs)(?:[-_.]*\w+)?", re.IGNORECASE
+)
+"""Settings of the length of a run, which memory and the time of a step do not depend on."""
+
+
+def _leave_open(draft: Draft, entry: Entry, unknown: Unknown) -> None:
+    """Leave out a setting whose value is not known, if the question can do without it."""
+    if not _LENGTHS.fullmatch(entry.name):
+        message = f"{entry.name} depends on {unknown.explained}"
+        fix = "write its value there, give the variable in environment, or state model, recipe and layout"
+        raise refusal(entry.place, "unknown_value", message, fix)
+    draft.assumptions.append(f"{entry.name} is left out: it depends on {unknown.explained}")
 
 
 def _converted(entry: Entry, form: Converter) -> Any:

@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from service.formats.composed import PROCESSES, PROGRAM, overrides_in
 from service.formats.frameworks.trainer import ACCELERATE
-from service.formats.text import Entry, checked_once, options_in, placed_words
+from service.formats.text import Entry, checked_once, options_in
 from service.text_bounds import Place
 
 _KINDS = {"multi_gpu": "MULTI_GPU", "use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP"}
@@ -42,15 +42,16 @@ _VARIABLES = {"MODULE": "module", "CONFIG": "config", "NGPU": PROCESSES}
 """Settings that the variables become."""
 
 
-def read_launched(text: str) -> tuple[Entry, ...]:
-    """The options of a script, and those of its launcher as the settings of accelerate's file.
+def read_words(words: Sequence[tuple[str, Place]]) -> tuple[Entry, ...]:
+    """The options of a command, and those of its launcher as the settings of accelerate's file.
 
-    >>> [(one.name, one.value) for one in read_launched("torchrun --nproc-per-node=8 --nnodes 2 train.py --bf16")]
+    >>> words = [(word, Place(1, 1)) for word in "torchrun --nproc-per-node=8 --nnodes 2 train.py --bf16".split()]
+    >>> [(one.name, one.value) for one in read_words(words)]
     [('accelerate.num_processes', 16), ('program', 'train.py'), ('bf16', ())]
-    >>> [(one.name, one.value) for one in read_launched("tune run --nproc_per_node 2 full --config c.yaml seed=4")]
+    >>> words = [(word, Place(1, 1)) for word in "tune run --nproc_per_node 2 full --config c.yaml seed=4".split()]
+    >>> [(one.name, one.value) for one in read_words(words)]
     [('accelerate.num_processes', 2), ('program', 'full'), ('config', ('c.yaml',)), ('seed', ('4',))]
     """
-    words = placed_words(text)
     if _base(words, 0) == "litgpt" and len(words) > 1:
         return checked_once(_litgpt(words[1:]))
     program = max((number for number in range(len(words)) if _is_program(words, number)), default=-1)

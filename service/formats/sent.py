@@ -19,6 +19,7 @@ from service.formats.recognise import (
 )
 from service.formats.targets import FORMATS, SYNTAXES
 from service.formats.text import Entry
+from service.formats.training import SCRIPT_FORMAT, Job, training_in
 from service.text_bounds import FIELD, Place, refusal
 
 FILES = "files"
@@ -45,17 +46,56 @@ class Sent:
     entries: tuple[Entry, ...]
     why: str | None
     """Why it is of the format; None where the format was named."""
+    notes: tuple[str, ...] = ()
+    """What the reading of a script assumes."""
 
 
-def sent(format: str | None, text: str, files: Mapping[str, str]) -> Sent:
+def sent(format: str | None, text: str, files: Mapping[str, str], job: Job | None = None) -> Sent:
     """The settings of files that are sent together; the first one's format is recognised unless it is named."""
-    others = {name: _read(None, content, {}, name) for name, content in files.items()}
-    first = _read(format, text, others)
+    if _is_script(format, text):
+        return _of_script(format, text, files, job)
+    return _together(format, _read(format, text, others := _others(files)), others)
+
+
+def _others(files: Mapping[str, str]) -> dict[str, Sent]:
+    return {name: _read(None, content, {}, name) for name, content in files.items()}
+
+
+def _is_script(format: str | None, text: str) -> bool:
+    """Whether a text is a command, or a script with one."""
+    syntax = "arguments" if format == SCRIPT_FORMAT else FORMATS[format].syntax if format else "any"
+    return (syntax_of(text) if syntax == "any" else syntax) == "arguments"
+
+
+def _of_script(format: str | None, text: str, files: Mapping[str, str], job: Job | None) -> Sent:
+    """What the training that a script starts says, with the files that it names."""
+    named = None if format == SCRIPT_FORMAT else format
+    try:
+        found = training_in(text, job, any_program=named is not None)
+    except Refused:
+        known = recognise_words(text) or (_recognised_otherwise(named, text) if named else None)
+        if known is not None and (named is None or known.tool.format != named):
+            refuse_unread(known, named)
+        raise
+    beside = {**found.files, **files}
+    if found.file is not None:
+        first = sent(found.format or named, found.file, beside)
+        first = replace(first, entries=overridden(first.entries, found.entries))
+    else:
+        others = _others(beside)
+        entries = _with_base(found.entries, others)
+        first = _together(named, _with_format(named or found.format, entries, text), others)
+    why = first.why or (None if named else f"the script starts a program of {first.format}")
+    return replace(first, entries=found.settled(first.entries), why=why, notes=found.notes)
+
+
+def _together(format: str | None, first: Sent, others: dict[str, Sent]) -> Sent:
+    """A file with those beside it."""
     if first.format in _UNDER and format is None:
         above = [name for name, other in others.items() if other.format in _ABOVE]
         if above:
             first, others[f"{first.format} file"] = others.pop(above[0]), first
-    return Sent(first.format, _joined(first.entries, others), first.why)
+    return replace(first, entries=_joined(first.entries, others))
 
 
 def _read(format: str | None, text: str, beside: dict[str, Sent], name: str | None = None) -> Sent:
@@ -67,25 +107,40 @@ def _read(format: str | None, text: str, beside: dict[str, Sent], name: str | No
         entries = _with_base(SYNTAXES[FORMATS[format].syntax if format else "any"](text), beside)
     except Refused:
         found = recognise_words(text) or (_recognised_otherwise(format, text) if format else None)
-        if found is not None and format is None:
-            raise refusal(found.place, *_unread(found)) from None
-        if found is not None and format is not None:
-            refuse_another(found, format)
+        if found is not None:
+            refuse_unread(found, format)
         raise
+    return _with_format(format, entries, text, name)
+
+
+def refuse_unread(found: Recognised, format: str | None) -> None:
+    """Refuse a text by the name of its tool."""
+    if format is None:
+        raise refusal(found.place, *_unread(found)) from None
+    refuse_another(found, format)
+
+
+def _with_format(format: str | None, entries: tuple[Entry, ...], text: str, name: str | None = None) -> Sent:
+    """Settings with their format, which they tell of unless it is named."""
     recognised = recognise(entries)
     if format is not None:
         if recognised is not None:
             refuse_another(recognised, format)
-        return Sent(format, entries, None)
+        return Sent(format, _own(format, entries), None)
     recognised = recognised or recognise_words(text)
     if recognised is None:
         code, message, fix = NOT_RECOGNISED
         where = f"{FILES}.{name}" if name else FIELD
         raise Refused(Problem(field=where, code=code, message=message, fix=fix))
     known = format_of(recognised)
-    if known not in _STARTED:  # others read no launcher's options
-        entries = tuple(entry for entry in entries if not entry.name.startswith((PROGRAM, f"{ACCELERATE}.")))
-    return Sent(known, entries, recognised.why)
+    return Sent(known, _own(known, entries), recognised.why)
+
+
+def _own(format: str, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """The settings without those of a launcher, where the format's reader takes none."""
+    if format in _STARTED:
+        return entries
+    return tuple(entry for entry in entries if not (entry.name == PROGRAM or entry.name.startswith(f"{ACCELERATE}.")))
 
 
 def _with_base(entries: tuple[Entry, ...], beside: dict[str, Sent]) -> tuple[Entry, ...]:

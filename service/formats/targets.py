@@ -21,7 +21,6 @@ from service.formats.frameworks import (
     torchtune,
     transformers,
 )
-from service.formats.launched import read_launched
 from service.formats.launchers.clouds import DSTACK, SKYPILOT
 from service.formats.launchers.kubernetes import JOBSET, PYTORCHJOB, TRAINJOB, VOLCANO
 from service.formats.launchers.ray import RAY_TRAIN
@@ -29,7 +28,8 @@ from service.formats.launchers.slurm import SBATCH
 from service.formats.launchers.torchrun import TORCHRUN
 from service.formats.recognise import syntax_of
 from service.formats.rules import TARGETS_TABLE, Target
-from service.formats.text import Entry, read_arguments, read_json, read_toml, read_yaml
+from service.formats.text import Entry, read_json, read_toml, read_yaml
+from service.formats.training import training_in
 
 _TARGETS = (
     megatron.MEGATRON_LM,
@@ -74,11 +74,17 @@ class Format:
 def read_any(text: str) -> tuple[Entry, ...]:
     """The settings of a file in the syntax that it looks like."""
     syntax = syntax_of(text)
-    return read_launched(text) if syntax == "arguments" else SYNTAXES[syntax](text)
+    return SYNTAXES[syntax](text)
+
+
+def read_command(text: str) -> tuple[Entry, ...]:
+    """The options of a command, or of the one that trains in a script."""
+    found = training_in(text, any_program=True)
+    return found.settled(found.entries)
 
 
 SYNTAXES: Mapping[str, Callable[[str], tuple[Entry, ...]]] = {
-    "arguments": read_arguments, "json": read_json, "toml": read_toml, "yaml": read_yaml, "any": read_any,
+    "arguments": read_command, "json": read_json, "toml": read_toml, "yaml": read_yaml, "any": read_any,
 }  # fmt: skip
 
 _READERS: Mapping[str, tuple[Callable[[Sequence[Entry]], Draft], Fates]] = {

@@ -5,7 +5,6 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from math import isfinite
 from shlex import quote
 from typing import Any
@@ -173,11 +172,41 @@ LONGEST_FILE_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
+class Unknown:
+    """A value that depends on what only the job has."""
+
+    name: str
+    """The variable or the command, as a script spells it."""
+    why: str
+    """Why it is not known."""
+    place: Place
+    """Where the script uses it."""
+    many: bool = False
+    """Whether it may be several words."""
+
+    @property
+    def explained(self) -> str:
+        """Its name with its line and why it is not known."""
+        return f"{self.name} of line {self.place.line}, {self.why}"
+
+
+def unknown_in(value: Any) -> Unknown | None:
+    """The first unknown part of a setting's value.
+
+    >>> unknown_in(("8", Unknown("$TP", "which the script does not set", Place(3, 1)))).name
+    '$TP'
+    """
+    if isinstance(value, tuple):
+        return next((found for one in value if (found := unknown_in(one)) is not None), None)
+    return value if isinstance(value, Unknown) else None
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     name: str
     """Its name, with outer names and dots before it."""
     value: Any
-    """Text, number, truth value, None, or a list of such; for an option all its words."""
+    """Text, number, truth value, None, Unknown, or a list of such; for an option all its words."""
     place: Place
     """Place of its value, or of its name without one."""
 
@@ -422,90 +451,25 @@ def _place(event: Any) -> Place:
     return Place(event.start_mark.line + 1, event.start_mark.column + 1)
 
 
-_BETWEEN = re.compile(r"(?:\s|\\\r?\n)*+")
-_PLAIN_WORD = re.compile(r"[^\s'\"$`\\]++")
-_COMMENT = re.compile(r"[^\n]*+")
-_LONG_NUMBER = re.compile(rf"[+-]?[\d.]{{{text_bounds.MOST_DIGITS + 1}}}")
-
-
-def read_arguments(text: str) -> tuple[Entry, ...]:
-    """The options of a command line, after the program.
-
-    >>> [(entry.name, entry.value) for entry in read_arguments("x.py --a 1 2 --b=3 --c")]
-    [('a', ('1', '2')), ('b', ('3',)), ('c', ())]
-    """
-    words = placed_words(text)
-    program = max((n for n, (word, _) in enumerate(words) if word.endswith(".py")), default=-1)
-    return options_in(words[program + 1 :])
-
-
 def options_in(words: Sequence[tuple[str, Place]]) -> tuple[Entry, ...]:
-    """The options among words with their places."""
-    found: list[tuple[str, list[str], Place]] = []
+    """The options among words with their places; of a repeated one the last counts, as for argparse.
+
+    >>> here = Place(1, 1)
+    >>> [(one.name, one.value) for one in options_in([("--a", here), ("1", here), ("2", here), ("--b=3", here)])]
+    [('a', ('1', '2')), ('b', ('3',))]
+    """
+    found: dict[str, tuple[list[str], Place]] = {}
+    values: list[str] | None = None
     for word, place in words:
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
-            found.append((name, [value] if equals else [], place))
-        elif found:
-            found[-1][1].append(word)
+            values = [value] if equals else []
+            found.pop(name, None)
+            found[name] = values, place
+        elif values is not None:
+            values.append(word)
         else:
             raise refusal(
                 place, "not_an_option", "the arguments begin with no option", "begin with one, such as --bf16"
             )
-    return checked_once(Entry(name, tuple(values), place) for name, values, place in found)
-
-
-def placed_words(text: str) -> list[tuple[str, Place]]:
-    """The words of a command line with their places."""
-    words = list(islice(_words(text, Lines(text)), text_bounds.MOST_WORDS + 1))
-    if len(words) > text_bounds.MOST_WORDS:
-        raise refusal(words[-1][1], *text_bounds.TOO_MANY_WORDS)
-    return words
-
-
-def _words(text: str, lines: Lines) -> Iterator[tuple[str, Place]]:
-    offset = 0
-    while True:
-        offset = _end(_BETWEEN, text, offset)
-        if offset == len(text):
-            return
-        if text[offset] == "#":
-            offset = _end(_COMMENT, text, offset)
-            continue
-        word, after = _word(text, offset, lines)
-        if _LONG_NUMBER.match(word):
-            raise refusal(lines.place(offset), *text_bounds.TOO_MANY_DIGITS)
-        yield word, lines.place(offset)
-        offset = after
-
-
-def _end(pattern: re.Pattern[str], text: str, offset: int) -> int:
-    """End of a match of a pattern that always matches."""
-    match = pattern.match(text, offset)
-    return match.end() if match else offset
-
-
-def _word(text: str, start: int, lines: Lines) -> tuple[str, int]:
-    parts: list[str] = []
-    offset = start
-    while offset < len(text) and not text[offset].isspace():
-        letter = text[offset]
-        if letter in "'\"":
-            end = text.find(letter, offset + 1)
-            if end < 0:
-                raise refusal(lines.place(offset), "not_closed", "a quote is not closed", "close it")
-            parts.append(text[offset + 1 : end])
-            offset = end + 1
-        elif letter in "$`":
-            message = "a variable or command has a value that is not given"
-            raise refusal(lines.place(offset), "variable", message, "write its value instead")
-        elif letter == "\\":
-            if text.startswith(("\\\n", "\\\r\n"), offset):
-                break
-            parts.append(text[offset + 1 : offset + 2])
-            offset += 2
-        else:
-            end = _end(_PLAIN_WORD, text, offset)
-            parts.append(text[offset:end])
-            offset = end
-    return "".join(parts), offset
+    return checked_once(Entry(name, tuple(given), place) for name, (given, place) in found.items())

@@ -17,12 +17,12 @@ MEGATRON = "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size
 
 WRONG: list[tuple[str, str, str, int, int]] = [
     ("megatron-lm", "--bf16\n--tensor-model-parallel-size two", "not_a_whole_number", 2, 1),
-    ("megatron-lm", "--bf16 \\\n  --bf16", "duplicate_key", 2, 3),
-    ("megatron-lm", "--seq-length $LENGTH", "variable", 1, 14),
+    ("megatron-lm", "--seq-length $LENGTH", "unknown_value", 1, 1),
+    ("megatron-lm", 'pretrain_gpt.py \\\n  --save "$SAVE" --seq-length "$LENGTH"', "unknown_value", 2, 18),
     ("megatron-lm", "--data-path 'x", "not_closed", 1, 13),
     ("megatron-lm", "a b", "not_an_option", 1, 1),
     ("megatron-lm", "--bf16 yes", "not_true_or_false", 1, 1),
-    ("megatron-lm", f"{MEGATRON}\n  --pipeline-model-parallel-layout E|x|L", "not_a_layout", 2, 3),
+    ("megatron-lm", f"{MEGATRON}\n  --pipeline-model-parallel-layout 'E|x|L'", "not_a_layout", 2, 3),
     ("megatron-lm", f"{MEGATRON} --num-experts 4 --moe-layer-freq [1]*3+x", "not_a_pattern", 1, 106),
     ("nanotron", "parallelism:\n  dp: 2\n  tp: two\n", "not_a_whole_number", 3, 7),
     ("nanotron", "parallelism:\n  dp: 2\n  dp: 2\n", "duplicate_key", 3, 3),

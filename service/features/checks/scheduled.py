@@ -13,7 +13,8 @@ from service.features.checks import schemas
 from service.features.checks.check import LEFT_OUT, StoreQuestion, check
 from service.formats.launchers.manifests import scheduled_by_kubernetes
 from service.formats.launchers.slurm import SECONDS_PER_MINUTE, scheduled_by_slurm
-from service.formats.program import SCRIPT_FORMAT, Scheduled
+from service.formats.program import Scheduled
+from service.formats.training import SCRIPT_FORMAT
 from service.units import SECONDS_PER_DAY
 from service.validation.json_text import apply_merge_patch, single_line
 from service.validation.problems import not_an_object

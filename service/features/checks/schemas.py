@@ -17,8 +17,8 @@ from service.errors import Problem, Refused
 from service.estimator.question import DESCRIBED, Strict
 from service.features.exports.exports import import_file, with_replicas
 from service.formats.launchers.slurm import SlurmJob
-from service.formats.program import SCRIPT_FORMAT, training_in
 from service.formats.text import LONGEST_FILE_BYTES
+from service.formats.training import Job
 from service.validation import question_parts
 from service.validation.forms import Component, DescribedAs
 from service.validation.json_text import apply_merge_patch, single_line
@@ -207,13 +207,11 @@ def read_check(body: Mapping[str, Any], catalogue: Catalogue) -> ParsedCheck:
     return ParsedCheck(question, parsed, limits, free_pool, options.deadline_seconds, warnings, not_understood)
 
 
-def read_launch(value: object) -> Imported:
+def read_launch(value: object, job: Job | None = None) -> Imported:
     """Import a launch file or script."""
     launch = read_spec(Launch, value, "launch")
-    is_script = launch.format == SCRIPT_FORMAT
-    name, text, files = training_in(launch.content) if is_script else (launch.format, launch.content, {})
     try:
-        return import_file(name, text, files)
+        return import_file(launch.format, launch.content, job=job)
     except Refused as refused:
         raise refused_at("launch", refused) from None
 

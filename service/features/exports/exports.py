@@ -28,6 +28,7 @@ from service.formats.rules import LARGEST, ExportRequest, Target
 from service.formats.sent import sent
 from service.formats.targets import FORMATS, TARGETS
 from service.formats.text import LONGEST_FILE_BYTES
+from service.formats.training import SCRIPT_FORMAT, Job
 from service.text_bounds import FIELD
 from service.validation.questions import read_question
 from service.validation.reading import read_spec, to_bytes
@@ -123,14 +124,16 @@ LONGEST_NAME = 80
 """Characters of such a setting's name that are repeated."""
 
 
-def import_file(name: str | None, text: str, files: Mapping[str, str] | None = None) -> Imported:
+def import_file(
+    name: str | None, text: str, files: Mapping[str, str] | None = None, job: Job | None = None
+) -> Imported:
     """The parts of a question that a file sets, of the named kind or of the one that it is recognised as."""
-    if name is not None and name not in FORMATS:
+    if name not in (None, SCRIPT_FORMAT, *FORMATS):
         raise NotFound(f"files of that kind are not read; {', '.join(FORMATS)} are")
     if sum(len(one.encode()) for one in (text, *(files or {}).values())) > LONGEST_FILE_BYTES:
         message = f"the file has more than {LONGEST_FILE_BYTES // 1024} KiB, and none that says how to train is so long"
         raise Refused(Problem(field=FIELD, code="too_long", message=message, fix="send that file alone"))
-    found = sent(name, text, files or {})
+    found = sent(name, text, files or {}, job)
     kind = FORMATS[found.format]
     draft = kind.read(found.entries)
     _refuse_wrong_values(draft)
@@ -148,7 +151,7 @@ def import_file(name: str | None, text: str, files: Mapping[str, str] | None = N
         understood=tuple(one.entry.name for one in draft.of("understood")[:MOST_LISTED]),
         without_effect=_with_reasons(draft, "without_effect"),
         not_understood=_with_reasons(draft, "not_understood"),
-        assumptions=tuple(draft.assumptions),
+        assumptions=(*draft.assumptions, *found.notes),
         source=kind.source,
     )
 

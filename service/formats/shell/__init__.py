@@ -1,0 +1,1 @@
+"""Shell scripts: their grammar, and the commands that they start, without running any."""

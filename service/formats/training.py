@@ -1,0 +1,386 @@
+"""The training that a shell script starts: launchers left aside, options with their places, files that it names.
+
+Source: torch 2.13 distributed/run.py; NVIDIA/Megatron-LM@d98e8a64 pretrain_*.py and examples.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from service.errors import Problem, Refused
+from service.formats.launched import read_words
+from service.formats.recognise import recognise, recognise_words
+from service.formats.shell.expander import Command, Script, expanded
+from service.formats.shell.values import Text
+from service.formats.text import Entry, Unknown, options_in
+from service.text_bounds import FIELD, MOST_DIGITS, MOST_WORDS, TOO_MANY_DIGITS, TOO_MANY_WORDS, Place, refusal
+
+SCRIPT_FORMAT = "script"
+"""Name of scripts among the kinds of files."""
+
+EXPANDED = "$"
+"""Begin of the name of a setting that stands for words which are not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a scheduler says of the process that runs a script."""
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Variables of its environment."""
+    arguments: Sequence[str] | None = None
+    """Words after its name; None where they are not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The training that a script starts."""
+
+    format: str | None
+    """The tool's format; None where its settings tell."""
+    entries: tuple[Entry, ...]
+    """Options on the command line; of a program that reads a file, those that change the file's settings."""
+    file: str | None
+    """The file that it reads; None where options say all."""
+    files: Mapping[str, str]
+    """Files that the script writes and the command names."""
+    notes: tuple[str, ...]
+    """What the reading of the script assumes."""
+    script: Script
+
+    def settled(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
+        """Settings with unknown values where the script has them; a name that is not known stands for any setting."""
+        return tuple(map(self._settled, entries))
+
+    def _settled(self, one: Entry) -> Entry:
+        if (found := self.script.unknown_in(one.name)) is not None:
+            return Entry(f"{EXPANDED}{found.name.lstrip('$')}", (found,), one.place)
+        return replace(one, value=self._value(one.value))
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(self._value, value))
+        return (self.script.unknown_in(value) or value) if isinstance(value, str) else value
+
+
+_MEGATRON = re.compile(r"pretrain_\w{1,40}\.py")
+
+_NOT_ESTIMATED = (
+    (re.compile(r"pretrain_(?:bert|ict|biencoder)\w*\.py"), "trains an encoder, which is not estimated"),
+    (re.compile(r"pretrain_t5\w*\.py"), "trains an encoder and a decoder, which are not estimated"),
+    (re.compile(r"pretrain_retro\w*\.py"), "trains a model with retrieval, which is not estimated"),
+    (re.compile(r"pretrain_v(?:ision|lm)\w*\.py|(?:.*/)?(?:multimodal|mimo)/(?:\w+/)*train\w*\.py"),
+     "trains a model of images and text, which is not estimated"),
+    (re.compile(r"(?:.*/)?(?:train_rl|grpo\w*)\.py"), "trains on what the model generates, which is not estimated"),
+)  # fmt: skip
+"""Programs whose training is not estimated, and why."""
+
+_CONFIG_OPTIONS = {
+    "job.config_file": "torchtitan",
+    "job.config-file": "torchtitan",
+    "config-file": "nanotron",
+    "deepspeed_config": "deepspeed",
+    "deepspeed": "deepspeed",
+}
+"""Options that name the file of a tool."""
+
+_NAMED_FILE = re.compile(r"(?:axolotl|llamafactory-cli|trl|axolotl\.cli\.\w+|llamafactory\.cli)")
+"""Programs whose words name their file."""
+
+Words = list[tuple[str, Place]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    command: Command
+    started: Started
+
+    @property
+    def trained(self) -> object:
+        """What is trained."""
+        one = self.started
+        return one.format, one.file, [(entry.name, entry.value) for entry in one.entries]
+
+
+def training_in(script: str, job: Job | None = None, *, any_program: bool = False) -> Started:
+    """The training that a script starts; `any_program` counts a script in Python with options whatever its name is."""
+    job = job or Job()
+    found = expanded(script, job.variables, job.arguments)
+    trainings = [
+        one for command in _joined(found.commands) if (one := _training(found, command, any_program=any_program))
+    ]
+    if not trainings:
+        raise _no_training(found, any_program=any_program)
+    last = trainings[-1]
+    if not last.command.certain and any(one.trained != last.trained for one in trainings):
+        place = found.lines.place(last.command.words[0].source(0))
+        message = "the script starts one of several trainings, by a condition that is not known"
+        raise refusal(place, "several_trainings", message, "send the part that starts one of them")
+    return last.started
+
+
+def _joined(commands: Sequence[Command]) -> Iterator[Command]:
+    """Commands, with lines of options alone as the end of what is before them."""
+    before: list[Text] = []
+    certain = True
+    for one in commands:
+        if before and one.words[0].plain.startswith("--"):
+            before += one.words
+            continue
+        if before:
+            yield Command(tuple(before), certain)
+        before, certain = list(one.words), one.certain
+    if before:
+        yield Command(tuple(before), certain)
+
+
+def _no_training(script: Script, *, any_program: bool) -> Refused:
+    """The refusal of a script without a training that is known."""
+    if any_program:
+        start = script.commands[0].words[0].source(0) if script.commands else 0
+        message = "the arguments begin with no option, and no command here starts a script with options"
+        return refusal(script.lines.place(start), "not_an_option", message, "begin with one, such as --bf16")
+    for held, known in _unknown_programs(script):
+        message = f"the program depends on {known.explained}"
+        fix = "write its name into the script, or state model, recipe and layout"
+        return refusal(script.lines.place(held.source(0)), "unknown_program", message, fix)
+    if script.absent:
+        path = script.absent[-1]
+        message = f"the script starts {_short(script.spelled(path.plain))}, which is not written here"
+        place = script.lines.place(path.source(0))
+        return refusal(place, "absent_script", message, "send that script, or state model, recipe and layout")
+    message = (
+        "the script starts no training that is known: it neither runs Megatron-LM or a script around Hugging Face's "
+        "Trainer with its arguments, nor writes the file that torchtitan, nanotron, axolotl, LLaMA-Factory, DeepSpeed "
+        "or accelerate reads"
+    )
+    fix = "write the file inside the script, or send it alone, with its own format"
+    return Refused(Problem(field=FIELD, code="no_training", message=message, fix=fix))
+
+
+def _unknown_programs(script: Script) -> Iterator[tuple[Text, Unknown]]:
+    """Words that are not known where a command with options names its program."""
+    for command in script.commands:
+        plain = [one.plain for one in command.words]
+        if any(word.endswith(".py") or word == "-m" for word in plain) or not any(w.startswith("--") for w in plain):
+            continue
+        for number, word in enumerate(plain[:8]):
+            known = script.unknown_in(word) if len(word) == 1 else None
+            if known is not None and not (number and plain[number - 1].startswith("-")):
+                yield command.words[number], known
+
+
+LONGEST_SHOWN = 80
+"""Characters of a path that are repeated."""
+
+
+def _short(path: str) -> str:
+    return path if len(path) <= LONGEST_SHOWN else f"...{path[-LONGEST_SHOWN:]}"
+
+
+def _base(word: str) -> str:
+    return word.rpartition("/")[2]
+
+
+def _training(script: Script, command: Command, *, any_program: bool) -> _Candidate | None:
+    """The training that a command starts; None for a command that is not known to train."""
+    _refuse_what_is_not_estimated(script, command.words)
+    words = _settings_known(script, command.words)
+    if len(words) > MOST_WORDS:
+        raise refusal(words[0][1], *TOO_MANY_WORDS)
+    found = _of_megatron(script, words) or _of_file(script, words) or _of_any(script, words, any_program=any_program)
+    return None if found is None else _Candidate(command, found)
+
+
+def _refuse_what_is_not_estimated(script: Script, words: Sequence[Text]) -> None:
+    for word in words:
+        if not word.plain.endswith(".py"):
+            continue
+        for pattern, why in _NOT_ESTIMATED:
+            if pattern.fullmatch(_base(word.plain)) or pattern.fullmatch(word.plain):
+                fix = "no format reads it: state the question itself, for a model of the same size"
+                message = f"{_base(word.plain)} {why}"
+                raise refusal(script.lines.place(word.source(0)), "not_estimated", message, fix)
+
+
+def _started(
+    script: Script, words: Words, format: str | None, entries: Sequence[Entry], file: str | None = None
+) -> Started:
+    return Started(
+        format=format,
+        entries=tuple(entries),
+        file=file,
+        files=_files_named(script, words, file),
+        notes=_notes(script),
+        script=script,
+    )
+
+
+def _of_megatron(script: Script, words: Words) -> Started | None:
+    number = next((number for number, (word, _) in enumerate(words) if _MEGATRON.fullmatch(_base(word))), None)
+    if number is None:
+        return None
+    entries = options_in(words[number + 1 :])
+    recognised = recognise(entries)
+    if recognised is not None and recognised.tool.format not in (None, "megatron-lm"):
+        return None
+    return _started(script, words, "megatron-lm" if recognised is None else None, entries)
+
+
+def _of_file(script: Script, words: Words) -> Started | None:
+    """A program that reads a file which the script writes."""
+    tool = next((number for number, (word, _) in enumerate(words) if _NAMED_FILE.fullmatch(_base(word))), None)
+    if tool is not None:
+        for word, _ in words[tool + 1 :]:
+            if (text := _file(script, word.rpartition("=")[2])) is not None:
+                return _started(script, words, None, (), text)
+    options = {} if not any(word.startswith("--") for word, _ in words) else _options(words)
+    for name, format in _CONFIG_OPTIONS.items():
+        if name in options and not _is_of_trainer(options) and (text := _file(script, options[name])) is not None:
+            changes = _changes(words) if format in ("torchtitan", "nanotron") else ()
+            return _started(script, words, format, [one for one in changes if one.name != name], text)
+    if any(_base(word) == "accelerate" for word, _ in words) and not _is_of_trainer(options):
+        text = _file(script, options.get("config_file", options.get("config-file", "")))
+        if text is not None:
+            return _started(script, words, "accelerate", (), text)
+    return None
+
+
+def _changes(words: Words) -> list[Entry]:
+    """Options that are settings of a file, by their dotted names."""
+    first = next(number for number, (word, _) in enumerate(words) if word.startswith("--"))
+    truths: dict[tuple[str, ...], bool] = {(): True, ("true",): True, ("false",): False}
+    found = [one for one in options_in(words[first:]) if "." in one.name]
+    return [replace(one, value=truths.get(tuple(word.lower() for word in one.value), one.value)) for one in found]
+
+
+_TRAINER = ("per_device_train_batch_size", "finetuning_type", "model_name_or_path")
+
+
+def _is_of_trainer(options: Mapping[str, str]) -> bool:
+    return any(name.replace("-", "_") in _TRAINER for name in options)
+
+
+def _options(words: Words) -> dict[str, str]:
+    """Names of options with the words after them."""
+    found: dict[str, str] = {}
+    for number, (word, _) in enumerate(words):
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            found[name] = value if equals else words[number + 1][0] if number + 1 < len(words) else ""
+    return found
+
+
+def _of_any(script: Script, words: Words, *, any_program: bool) -> Started | None:
+    """A program whose settings tell of a tool; where any counts, a script in Python, or options alone."""
+    counts = any_program and any(word.endswith(".py") or word.startswith("--") for word, _ in words)
+    is_alone = words[0][0].startswith("--")
+    if not (counts or is_alone or _names_a_program(words)):
+        return None
+    try:
+        entries = read_words(words)
+    except Refused:
+        if counts or is_alone:
+            raise
+        return None
+    if not (counts or is_alone):
+        known = recognise(entries) or recognise_words(" ".join(word for word, _ in words))
+        if known is None:
+            return None
+    return _started(script, words, None, entries)
+
+
+_PROGRAMS = frozenset({"-m", "trl", "llamafactory-cli", "tune", "litgpt", "axolotl"})
+
+
+def _names_a_program(words: Words) -> bool:
+    return any(word.endswith(".py") or _base(word) in _PROGRAMS for word, _ in words)
+
+
+def _file(script: Script, path: str) -> str | None:
+    """A file that the script writes, its lines numbered as those of the script where it stands."""
+    base = _base(script.spelled(path))
+    text = next((one for name, one in script.files.items() if base and _base(name) == base), None)
+    return None if text is None else _placed(script, text)
+
+
+def _placed(script: Script, text: Text) -> str:
+    return "\n" * (script.lines.place(text.source(0)).line - 1) + text.plain
+
+
+def _files_named(script: Script, words: Words, own: str | None) -> dict[str, str]:
+    """Files that the script writes and a command names, other than its own."""
+    named = {_base(script.spelled(word)).rpartition("=")[2] for word, _ in words}
+    found = {_base(name): _placed(script, text) for name, text in script.files.items() if _base(name) in named}
+    return {name: text for name, text in found.items() if text != own}
+
+
+def _notes(script: Script) -> tuple[str, ...]:
+    names = sorted(name for name in script.unset if name not in ("@", "#") and not name.isdigit())
+    notes = []
+    if names:
+        shown = ", ".join(names[:8]) + (" and others" if len(names) > 8 else "")
+        notes.append(f"variables that the script tests and does not set are taken to be unset: {shown}")
+    if len(names) < len(script.unset):
+        notes.append("the script is read as started without arguments")
+    return tuple(notes)
+
+
+_LONG_NUMBER = re.compile(rf"[+-]?[\d.]{{{MOST_DIGITS + 1}}}")
+
+
+def _settings_known(script: Script, words: Sequence[Text]) -> Words:
+    """Words with one of several branches written out: an option that all give alike, or its name with what is unknown.
+
+    Words that are not known are the value of the option before them; where it has one, a setting of their own.
+    """
+    found: Words = []
+    for word in words:
+        place = script.lines.place(word.source(0))
+        if _LONG_NUMBER.match(word.plain):
+            raise refusal(place, *TOO_MANY_DIGITS)
+        unknown = script.unknown_in(word.plain) if len(word.plain) == 1 else None
+        if unknown is None or not unknown.many:
+            found.append((word.plain, place))
+        elif choices := script.choices_of(word.plain):
+            found += _branches(script, found, word, choices)
+        elif found and found[-1][0].startswith("--") and "=" not in found[-1][0]:
+            found.append((word.plain, place))
+        elif any(one.startswith("--") for one, _ in found):
+            found.append((f"--{word.plain}", place))
+    return found
+
+
+def _branches(script: Script, before: Words, word: Text, choices: tuple[tuple[Text, ...], ...]) -> Words:
+    """What one of several branches adds to the options before it."""
+    place = script.lines.place(word.source(0))
+    lists = [_settings_known(script, one) for one in choices]
+    if not any(one.startswith("--") for one, _ in before) and not all(_begins(one) for one in lists):
+        return []  # a program before the one that trains
+    found: Words = [(word.plain, place)] if any(not _begins(one) for one in lists) else []
+    branches = [_by_name(one) for one in lists]
+    earlier = _by_name(before)
+    for name in dict.fromkeys(name for branch in branches for name in branch):
+        given = [branch.get(name, earlier.get(name)) for branch in branches]
+        first = next(one for one in given if one is not None)
+        if all(one is not None and [w for w, _ in one] == [w for w, _ in first] for one in given):
+            found += first
+        else:
+            found += [(f"--{name}", first[0][1]), (word.plain, place)]
+    return found
+
+
+def _begins(words: Words) -> bool:
+    return not words or words[0][0].startswith("--")
+
+
+def _by_name(words: Words) -> dict[str, Words]:
+    """Each option with its words."""
+    found: dict[str, Words] = {}
+    now: Words = []
+    for word in words:
+        if word[0].startswith("--"):
+            now = found[word[0][2:].partition("=")[0]] = []
+        now.append(word)
+    return found
