@@ -17,6 +17,7 @@ from service.formats.frameworks.nanotron import NANOTRON
 from service.formats.frameworks.torchtitan import TORCHTITAN
 from service.formats.rules import ExportedFile, ExportRequest, Target, target_of
 from service.formats.text import command_text
+from service.formats.training import Job
 
 PORT = 29500
 
@@ -203,6 +204,8 @@ class Scheduled:
 
     script: str | Problem
     """What it starts; or why that is unknown."""
+    job: Job = field(default_factory=Job)
+    """What the scheduler says of the script's process."""
     gpus: int
     gpus_each: int
     gpu: str | None = None

@@ -97,6 +97,11 @@ STATE_IT = "state the question itself: model, recipe, layout and cluster"
 _YAML = re.compile(r"\s*(?:-{3}\s*)?[\w\"'.-]+\s*:(?:\s|$)")
 _TOML = re.compile(r"\s*(?:\[[\w.\"' -]+\]\s*$|[\w.\"'-]+\s*=)")
 _ARGUMENTS = re.compile(r"(?:^|\s)--?\w|^(?:[A-Z][A-Z_]{0,30}=[\w./-]{1,80} ){1,9}\S")
+_SCRIPT = re.compile(r"\A#!|^#SBATCH |\A(?:#[^\n]*\n|\s)*+[A-Za-z_]\w*=[^\s=]", re.MULTILINE)
+"""Begin of a shell script: what runs it, an option for Slurm, or a variable that is set without blanks."""
+
+_SECTION = re.compile(r"^\[[\w.\"' -]+\][ \t]*$", re.MULTILINE)
+
 _LONGEST_START = 4096
 """Characters of a line that are read to find a text's syntax."""
 
@@ -107,6 +112,8 @@ def syntax_of(text: str) -> str:
     >>> [syntax_of(text) for text in ('{"a": 1}', "# x\na: 1", "[a]\nb = 1", "train.py --a 1")]
     ['json', 'yaml', 'toml', 'arguments']
     """
+    if _SCRIPT.search(text) and not _SECTION.search(text):
+        return "arguments"
     lines = (line[:_LONGEST_START] for line in text.split("\n"))
     first = next((line for line in lines if not line.lstrip().startswith("#") and line.strip() not in ("", "---")), "")
     if first.lstrip().startswith("{"):

@@ -295,7 +295,7 @@ _PROGRAMS = frozenset({"-m", "trl", "llamafactory-cli", "tune", "litgpt", "axolo
 
 
 def _names_a_program(words: Words) -> bool:
-    return any(word.endswith(".py") or _base(word) in _PROGRAMS for word, _ in words)
+    return any(word.endswith((".py", "run_train.sh")) or _base(word) in _PROGRAMS for word, _ in words)
 
 
 def _file(script: Script, path: str) -> str | None:

@@ -58,7 +58,7 @@ def _launch(job: Scheduled) -> Imported:
     """What a job starts."""
     if isinstance(job.script, Problem):
         raise Refused(job.script)
-    return schemas.read_launch({"format": SCRIPT_FORMAT, "content": job.script})
+    return schemas.read_launch({"format": SCRIPT_FORMAT, "content": job.script}, job.job)
 
 
 def _judged(found: Check, warnings: tuple[str, ...]) -> JobCheck:

@@ -18,6 +18,7 @@ from service.estimator.question import Model
 from service.estimator.software.precision import PRECISIONS, SHORT_NAMES, decouples_gradients
 from service.estimator.software.stacks import STACKS, implementation_of, software_of
 from service.formats import drafts, rules
+from service.formats.model_names import named_model
 from service.formats.text import Entry, command_text, words_of
 
 _WRITE_A_SPEC = "write the layer in a spec of your own and name it by --spec"
@@ -178,6 +179,7 @@ _RAMP, _MOST_DIGITS = 3, 14
 def put_model(draft: drafts.Draft) -> bool:
     """Set the draft's model if the arguments state it, and return whether it has experts."""
     sparse = bool(draft.get("num-experts"))
+    _put_vocabulary(draft)
     options = rules.options_of(MODEL_RULES)
     missing = [name for field in _REQUIRED if (name := options[f"model.{field}"].name) not in draft.settings]
     if missing:
@@ -208,6 +210,29 @@ def put_model(draft: drafts.Draft) -> bool:
             model.pop(name.removeprefix("model."), None)
     draft.model = model
     return sparse
+
+
+_VOCABULARIES = {"GPT2BPETokenizer": ("GPT-2", 50257), "Llama2Tokenizer": ("Llama 2", 32000)}
+"""Tokens of the vocabularies that tokenizers were made for. Source: vocab.json of GPT-2, tokenizer.model of Llama 2."""
+
+
+def _put_vocabulary(draft: drafts.Draft) -> None:
+    """Set the vocabulary that the tokenizer has, where the arguments give no size."""
+    kind = _spelled(draft, "tokenizer-type") or ("GPT2BPETokenizer" if "vocab-file" in draft.fates else None)
+    if kind is None or "vocab-size" in draft.settings or "padded-vocab-size" in draft.settings:
+        return
+    named, size = _VOCABULARIES.get(kind, (_spelled(draft, "tokenizer-model"), None))
+    if kind == "HuggingFaceTokenizer" and named is not None and (model := named_model(named).model) is not None:
+        size = model.vocab_size
+    if size is not None:
+        draft.settings["vocab-size"] = size
+        draft.assumptions.append(f"the vocabulary is taken for that of {named}: {size} tokens")
+
+
+def _spelled(draft: drafts.Draft, name: str) -> str | None:
+    """The one word of a setting whose value is known."""
+    value = draft.fates[name].entry.value if name in draft.fates else None
+    return value[0] if isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], str) else None
 
 
 def _usual_mlp_width(draft: drafts.Draft, hidden: int) -> int:

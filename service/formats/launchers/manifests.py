@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from service.errors import Problem, Refused
 from service.formats.program import Scheduled
+from service.formats.training import Job
 from service.text_bounds import bound_json
 
 ANNOTATION = "traincost/question"
@@ -82,6 +83,7 @@ def scheduled_by_kubernetes(manifest: Mapping[str, Any]) -> Scheduled:
     limit = _count(spec.get("activeDeadlineSeconds")) or _count(_object(spec, "runPolicy").get("activeDeadlineSeconds"))
     return Scheduled(
         script=_scripts(pods, training.pods) if training.script is None else training.script,
+        job=Job(variables=_environment(first.trainer)),
         gpus=min(sum(one.gpus_each * one.count for one in pods), MOST_GPUS),
         gpus_each=first.gpus_each,
         gpu=next((labels[label] for label in LABELS if label in labels), None),
@@ -254,10 +256,15 @@ def _scripts(pods: list[_Pods], others: list[_Pods]) -> str | Problem:
     return "\n".join(known) if known else next(iter(scripts))
 
 
+def _environment(container: Mapping[str, Any]) -> dict[str, str]:
+    """The variables of a container with the values that the object gives."""
+    given = {str(one.get("name")): one.get("value") for one in _list(container, "env")}
+    return {name: str(value) for name, value in given.items() if value is not None}
+
+
 def _script(container: Mapping[str, Any]) -> str | Problem:
     """The script of a container: the argument of a shell's -c, or the whole command."""
-    given = {str(one.get("name")): one.get("value") for one in _list(container, "env")}
-    values = {name: str(value) for name, value in given.items() if value is not None}
+    values = _environment(container)
 
     def value_of(found: re.Match[str]) -> str:
         value = values.get(found[2], "")

@@ -5,7 +5,8 @@ src/plugins/job_submit/lua (min_nodes, num_tasks, tres_per_node, tres_per_job, t
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from annotated_types import Ge, Le, MaxLen
@@ -15,6 +16,7 @@ from service.estimator.question import Strict
 from service.formats.program import NAME, Nodes, Program, Scheduled, launcher, script_of
 from service.formats.rules import ExportRequest
 from service.formats.text import LONGEST_FILE_BYTES
+from service.formats.training import Job
 
 _EXPORT_MASTER = 'export MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"\n'
 
@@ -64,6 +66,10 @@ class SlurmJob(Strict):
     """Tasks of each node; null where the job does not give them."""
     component: Annotated[int, Ge(0), Le(1 << 16)] | None = None
     """Number of this component of a heterogeneous job; null for a job of one kind of nodes."""
+    arguments: Annotated[tuple[Annotated[str, MaxLen(4096)], ...], MaxLen(1024)] | None = None
+    """Words after the script's name on the command line; null where they are not known."""
+    environment: Annotated[Mapping[str, Annotated[str, MaxLen(4096)]], MaxLen(1024)] = field(default_factory=dict)
+    """Variables of the environment that the job is submitted with, as far as the script names them."""
     time_limit_minutes: Annotated[int, Ge(1), Le(1 << 24)] | None = None
     """Requested wall time; null where the job requests none."""
 
@@ -84,10 +90,29 @@ def scheduled_by_slurm(job: SlurmJob, overrides: dict[str, Any]) -> Scheduled:
         message = "the job asks for no GPU, so there is nothing to check"
         raise _refusal("no_gpus", message, "ask for GPUs, e.g. --gpus-per-node=8")
     each = -(-gpus // job.nodes)
+    variables = {**job.environment, **_variables(job, tasks, each)}
     limit = None if job.time_limit_minutes is None else job.time_limit_minutes * SECONDS_PER_MINUTE
     return Scheduled(
-        script=job.script, gpus=gpus, gpus_each=each, gpu=name, time_limit_seconds=limit, overrides=overrides
+        script=job.script,
+        job=Job(variables=variables, arguments=job.arguments),
+        gpus=gpus,
+        gpus_each=each,
+        gpu=name,
+        time_limit_seconds=limit,
+        overrides=overrides,
     )
+
+
+def _variables(job: SlurmJob, tasks: int, gpus_each: int) -> dict[str, str]:
+    """Variables that Slurm sets for the script. Source: Slurm 22.05, sbatch(1), OUTPUT ENVIRONMENT VARIABLES."""
+    found = {
+        **dict.fromkeys(("SLURM_JOB_NUM_NODES", "SLURM_NNODES"), job.nodes),
+        **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), tasks),
+        **dict.fromkeys(("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"), gpus_each),
+    }
+    if job.tasks_per_node is not None:
+        found["SLURM_NTASKS_PER_NODE"] = job.tasks_per_node
+    return {name: str(value) for name, value in found.items()}
 
 
 def _refusal(code: str, message: str, fix: str) -> Refused:

@@ -780,10 +780,17 @@ class _Shell:
         before = {one.name: self._variables.get(one.name) for one in node.assignments}
         for one in node.assignments:
             self._assign(one)
-        status = self._call(name, fields) if name in self._functions else self._start(fields)
+        given = [self._given(one) for one in node.assignments]
+        status = self._call(name, fields) if name in self._functions else self._start(given, fields)
         for variable, value in before.items():
             self.put(variable, value)
         return status
+
+    def _given(self, one: syntax.Assignment) -> Text:
+        """A variable that stands before a command, as a word."""
+        at = self._place(one.start)
+        value = self._variables.get(one.name)
+        return joined([made(f"{one.name}=", at), value if isinstance(value, Text) else made("", at)])
 
     def _declare(self, node: syntax.Simple, flags: set[str]) -> None:
         for one in node.assignments:
@@ -823,9 +830,9 @@ class _Shell:
         self._source = outer
         return status
 
-    def _start(self, fields: list[Text]) -> Decided:
-        """A program; where it is a shell, what that runs."""
-        self.script.commands.append(Command(tuple(fields), self._doubts == 0))
+    def _start(self, given: list[Text], fields: list[Text]) -> Decided:
+        """A program with variables before it; where it is a shell, what that runs."""
+        self.script.commands.append(Command((*given, *fields), self._doubts == 0))
         name = fields[0].plain.rpartition("/")[2]
         if name in ("ssh", "pdsh", "su", "runuser"):
             for one in fields[1:]:
@@ -936,7 +943,7 @@ class _Shell:
 
     def _execute(self, fields: list[Text], _: syntax.Simple) -> Decided:
         if len(fields) > 1:
-            self._start(fields[1:])
+            self._start([], fields[1:])
             self._flow = "exit"
         return True
 

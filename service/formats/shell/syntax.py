@@ -161,7 +161,7 @@ def walk(value: Any) -> Iterator[Any]:
 
 
 _PLAIN = {
-    "": re.compile(r"[^\\'\"`$\s;&|<>()]+"),
+    "": re.compile(r"[^\\'\"`$ \t\r\n;&|<>()]+"),
     '"': re.compile(r"[^\\\"`$]+"),
     ")": re.compile(r"[^\\'\"`$()#<\n]+"),
     "}": re.compile(r"[^\\'\"`$}]+"),
@@ -200,7 +200,7 @@ class Words:
                 if not stack and closer:
                     return at
                 continue
-            if not stack and (sign in ";&|<>()" or sign.isspace()):
+            if not stack and sign in ";&|<>() \t\r\n":
                 return at
             at = self._nested(at, inside, stack, pending)
             if len(stack) > DEEPEST:

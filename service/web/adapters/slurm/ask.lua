@@ -143,3 +143,27 @@ local function show(answer, line)
   end
   return answer.verdict == "deny" and slurm.ERROR or slurm.SUCCESS
 end
+
+local MOST_VARIABLES = 64
+local SECRETS = { "KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "AUTH" }
+
+local function is_secret(name)
+  for _, part in ipairs(SECRETS) do
+    if string.find(string.upper(name), part, 1, true) then
+      return true
+    end
+  end
+  return false
+end
+
+-- Variables of the user's environment that a script names, without secrets; a script that names none needs none.
+local function variables_of(script, value_of)
+  local found, count = {}, 0
+  for name in string.gmatch(script, "%$[{!#]?([%a_][%w_]*)") do
+    local value = found[name] == nil and count < MOST_VARIABLES and not is_secret(name) and value_of(name)
+    if type(value) == "string" and #value < 1024 then
+      found[name], count = value, count + 1
+    end
+  end
+  return count > 0 and found or nil
+end

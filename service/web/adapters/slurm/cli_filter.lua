@@ -35,6 +35,15 @@ local function tasks_of(options, nodes)
   return tasks > 1 and tasks or nodes * (whole(options["ntasks-per-node"]) or 1)
 end
 
+-- Words after the script's name, as a list.
+local function arguments_of(options)
+  local words = {}
+  for place = 2, #options.argv do
+    words[place - 1] = options.argv[place]
+  end
+  return #words > 0 and words or nil
+end
+
 -- Whether the command line separates components of a heterogeneous job, as in sbatch -N1 : -N2 script.
 local function has_components()
   local file = io.open("/proc/self/cmdline", "r")
@@ -57,6 +66,8 @@ local function judge(options, offset)
   local minutes = minutes_of(options.time)
   local answer, why = ask({
     script = script,
+    arguments = arguments_of(options),
+    environment = options.export ~= "NONE" and variables_of(script, os.getenv) or nil,
     nodes = nodes,
     tasks = tasks_of(options, nodes),
     tasks_per_node = whole(options["ntasks-per-node"]),

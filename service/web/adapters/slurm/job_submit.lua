@@ -9,6 +9,15 @@ local function counted(number)
   return number and number > 0 and number or nil
 end
 
+-- Words after the script's name, as a list.
+local function arguments_of(job)
+  local words = {}
+  for place = 1, (given(job.argc) or 0) - 1 do
+    words[place] = job.argv[place]
+  end
+  return #words > 0 and words or nil
+end
+
 -- Whether the job may be queued; runs in slurmctld, for every job.
 local function judge(job)
   local tres = {}
@@ -22,6 +31,10 @@ local function judge(job)
   local minutes = counted(job.time_limit)
   local answer, why = ask({
     script = job.script,
+    arguments = arguments_of(job),
+    environment = variables_of(job.script, function(name)
+      return job.environment and job.environment[name]
+    end),
     tres_per_node = tres.tres_per_node,
     tres_per_job = tres.tres_per_job,
     tres_per_task = tres.tres_per_task,
