@@ -17,8 +17,9 @@ FAMILY = "*"
 
 
 _TELLING = re.compile(
-    r"expert|moe|shard|fsdp|zero|parallel|recompute|activation.?checkpoint|checkpoint.?activation|gradient.?checkpoint"
-    r"|fp8|fp4|float8|float16|int8|quant|lora|adapter|offload|precision|dtype|bf16|fp16|batch|seq.?len|stage|accumulat",
+    r"expert|moe|shard|fsdp|zero|parallel|recompute|activations?.?checkpoint|checkpoint.?activation|gradient.?checkpoint"
+    r"|fp8|fp4|float8|float16|int8|quant|lora|adapter|offload|precision|dtype|bf16|fp16|batch|seq.?len|stage|accumulat"
+    r"|heads|hidden|intermediate|vocab.?size|embed|cpu.?optim|partition|attention",
     re.IGNORECASE,
 )
 """Names of settings that change memory or time, whatever tool has them."""
@@ -95,6 +96,8 @@ def _plain(value: Any) -> Any:
     """
     if isinstance(value, list | tuple):
         return _plain(value[0]) if len(value) == 1 else tuple(value)
+    if isinstance(value, Unknown):
+        return value
     try:
         return float(value) if not isinstance(value, bool) else str(value).lower()
     except ValueError:

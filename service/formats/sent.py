@@ -71,7 +71,7 @@ def _of_script(format: str | None, text: str, files: Mapping[str, str], job: Job
     """What the training that a script starts says, with the files that it names."""
     named = None if format == SCRIPT_FORMAT else format
     try:
-        found = training_in(text, job, any_program=named is not None)
+        found = training_in(text, job, files, any_program=named is not None)
     except Refused:
         known = recognise_words(text) or (_recognised_otherwise(named, text) if named else None)
         if known is not None and (named is None or known.tool.format != named):

@@ -6,9 +6,11 @@ Source: torch 2.13 distributed/run.py; NVIDIA/Megatron-LM@d98e8a64 pretrain_*.py
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from service.errors import Problem, Refused
+from service.formats.composed import CONFIG
 from service.formats.launched import read_words
 from service.formats.recognise import recognise, recognise_words
 from service.formats.shell.expander import Command, Script, expanded
@@ -103,10 +105,15 @@ class _Candidate:
         return one.format, one.file, [(entry.name, entry.value) for entry in one.entries]
 
 
-def training_in(script: str, job: Job | None = None, *, any_program: bool = False) -> Started:
-    """The training that a script starts; `any_program` counts a script in Python with options whatever its name is."""
+def training_in(
+    script: str, job: Job | None = None, beside: Mapping[str, str] = MappingProxyType({}), *, any_program: bool = False
+) -> Started:
+    """The training that a script starts, with the files beside it.
+
+    With `any_program` a script in Python with options counts whatever its name is.
+    """
     job = job or Job()
-    found = expanded(script, job.variables, job.arguments)
+    found = expanded(script, job.variables, job.arguments, beside)
     trainings = [
         one for command in _joined(found.commands) if (one := _training(found, command, any_program=any_program))
     ]
@@ -145,6 +152,10 @@ def _no_training(script: Script, *, any_program: bool) -> Refused:
         message = f"the program depends on {known.explained}"
         fix = "write its name into the script, or state model, recipe and layout"
         return refusal(script.lines.place(held.source(0)), "unknown_program", message, fix)
+    for file, spelled in _absent_files(script):
+        message = f"the settings are in {_short(spelled)}, which the script does not write"
+        fix = "send that file too, under its name in files, or alone"
+        return refusal(script.lines.place(file.source(0)), "absent_file", message, fix)
     if script.absent:
         path = script.absent[-1]
         message = f"the script starts {_short(script.spelled(path.plain))}, which is not written here"
@@ -157,6 +168,21 @@ def _no_training(script: Script, *, any_program: bool) -> Refused:
     )
     fix = "write the file inside the script, or send it alone, with its own format"
     return Refused(Problem(field=FIELD, code="no_training", message=message, fix=fix))
+
+
+_SETTINGS_FILE = re.compile(r"[^\s=]+\.(?:ya?ml|toml|json)")
+
+
+def _absent_files(script: Script) -> Iterator[tuple[Text, str]]:
+    """Files of settings that a program is started with and that are not here, last first."""
+    for command in reversed(script.commands):
+        plain = [script.spelled(one.plain) for one in command.words]
+        if not any(word.endswith(".py") or _base(word) in _PROGRAMS for word in plain):
+            continue
+        for word, path in zip(reversed(command.words), reversed(plain), strict=True):
+            named = path.rpartition("=")[2]
+            if _SETTINGS_FILE.fullmatch(named) and named not in script.files:
+                yield word, named
 
 
 def _unknown_programs(script: Script) -> Iterator[tuple[Text, Unknown]]:
@@ -187,6 +213,8 @@ def _training(script: Script, command: Command, *, any_program: bool) -> _Candid
     """The training that a command starts; None for a command that is not known to train."""
     _refuse_what_is_not_estimated(script, command.words)
     words = _settings_known(script, command.words)
+    if not words:
+        return None
     if len(words) > MOST_WORDS:
         raise refusal(words[0][1], *TOO_MANY_WORDS)
     found = _of_megatron(script, words) or _of_file(script, words) or _of_any(script, words, any_program=any_program)
@@ -285,8 +313,9 @@ def _of_any(script: Script, words: Words, *, any_program: bool) -> Started | Non
             raise
         return None
     if not (counts or is_alone):
-        known = recognise(entries) or recognise_words(" ".join(word for word, _ in words))
-        if known is None:
+        named = [one.value[0] for one in entries if one.name == CONFIG and one.value]
+        is_here = any(_file(script, path) is not None for path in named if isinstance(path, str))
+        if not is_here and not recognise(entries) and not recognise_words(" ".join(word for word, _ in words)):
             return None
     return _started(script, words, None, entries)
 

@@ -726,7 +726,8 @@ def _put_ramp(draft: drafts.Draft) -> None:
     name, recipe = "rampup-batch-size", draft.recipe
     if name not in draft.settings:
         return
-    numbers = [int(word) for word in draft.get(name) if str(word).isdecimal() and len(str(word)) < _MOST_DIGITS]
+    words = [str(word).replace("_", "") for word in draft.get(name)]
+    numbers = [int(word) for word in words if word.isdecimal() and len(word) < _MOST_DIGITS]
     if len(numbers) != len(draft.get(name)) or len(numbers) != _RAMP:
         fix = "give the first batch, what it grows by, and the samples of the ramp"
         raise draft.wrong(name, "not_a_ramp", "is not three whole numbers", fix)

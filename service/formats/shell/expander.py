@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from service.errors import Refused
@@ -105,9 +106,15 @@ class Script:
         return self.choices.get(ord(plain) - FIRST_HELD, ()) if len(plain) == 1 and HELD.match(plain) else ()
 
 
-def expanded(script: str, variables: Mapping[str, str], arguments: Sequence[str] | None) -> Script:
-    """Follow a script with the variables and the arguments that are known; arguments that are not known are None."""
+def expanded(
+    script: str,
+    variables: Mapping[str, str],
+    arguments: Sequence[str] | None,
+    files: Mapping[str, str] = MappingProxyType({}),
+) -> Script:
+    """Follow a script with the variables, arguments and files that are known; arguments that are not are None."""
     shell = _Shell(script)
+    shell.script.files.update((name, made(text, 0)) for name, text in files.items())
     for name, value in variables.items():
         shell.put(name, made(value, 0))
     if arguments is not None:
@@ -169,7 +176,7 @@ class _Shell:
         self._variables: dict[str, Value] = {}
         self._journals: list[dict[str, Value | None]] = []
         self._functions: dict[str, tuple[_Source, syntax.Nodes]] = {}
-        self._held: dict[tuple[object, ...], int] = {}
+        self._held: dict[object, int] = {}
         self._source = _Source(Text(""), self._refuse)
         self._flow = ""
         self._input: Text | None = None
@@ -199,11 +206,14 @@ class _Shell:
     ) -> Text:
         """A text for a value that is not known; `many` for one that may be several words."""
         key = (name, why, at, many, tuple(tuple(one.plain for one in words) for words in choices))
+        return self._hold(key, Unknown(name, why, self.script.lines.place(at), many=many), choices, at)
+
+    def _hold(self, key: object, unknown: Unknown, choices: tuple[tuple[Text, ...], ...], at: int) -> Text:
         number = self._held.setdefault(key, len(self.script.unknown))
         if number == len(self.script.unknown):
             if number >= MOST_HELD:
                 raise self._refuse(at, _TOO_LONG)
-            self.script.unknown.append(Unknown(name, why, self.script.lines.place(at), many=many))
+            self.script.unknown.append(unknown)
             if choices:
                 self.script.choices[number] = choices
         return made(chr(FIRST_HELD + number), at)
@@ -222,7 +232,7 @@ class _Shell:
                 for words in self.script.choices.get(number, ())
             )
             place = text.source(found.start())
-            parts += [text.cut(at, found.start()), self._unknown(one.name, one.why, place, choices, many=True)]
+            parts += [text.cut(at, found.start()), self._hold(number, replace(one, many=True), choices, place)]
             at = found.end()
         return joined([*parts, text.cut(at, len(text.plain))])
 
@@ -367,7 +377,7 @@ class _Shell:
             return self._unknown(f"${name}", _ARGUMENT if argument else UNSET, at)
         if isinstance(value, tuple):
             return value[0] if value else made("", at)
-        return value
+        return made(value.plain, at) if len(value.plain) == 1 and HELD.match(value.plain) else value
 
     def _arguments(self) -> tuple[Text, ...]:
         value = self._variables.get("@")
