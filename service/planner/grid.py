@@ -26,11 +26,11 @@ from service.estimator.parallelism.stages import Stage
 from service.estimator.question import RankOrder, ScheduleName
 from service.estimator.rule import LayoutRule
 from service.estimator.time.step import (
+    LedgerSeconds,
     MicroBatchSeconds,
     StepOverhead,
     busy_seconds,
     ledger_seconds,
-    micro_batch_seconds,
     whole_step_seconds,
 )
 from service.estimator.workload import Workload
@@ -83,12 +83,18 @@ class Box:
     places: tuple[NDArray[np.intp], ...]
     _columns: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     """Whole and cut columns by the identity of the whole ones, which stay alive as long."""
+    _indices: dict[tuple[int, ...], tuple[NDArray[np.intp], ...] | None] = field(default_factory=dict)
+    """Indices of columns by their shape; None for those that stay whole."""
 
     @classmethod
     def around(cls, mask: Mask) -> "Box":
         """The smallest box that contains the layouts of a mask."""
         others = [tuple({*range(mask.ndim)} - {axis}) for axis in range(mask.ndim)]
         return cls(tuple(np.flatnonzero(mask.any(axis=axes)) for axes in others))
+
+    def inside(self, box: "Box") -> "Box":
+        """The places of a box whose own are places inside this one."""
+        return Box(tuple(whole[places] for whole, places in zip(self.places, box.places, strict=True)))
 
     def cut(self, whole: Whole) -> Whole:
         """A column inside the box; of a dataclass or a tuple, all of its columns."""
@@ -106,13 +112,18 @@ class Box:
             whole, **{one.name: self._part_of(getattr(whole, one.name)) for one in fields(whole) if one.init}
         )
 
-    def _cut_once(self, whole: Any) -> Any:
+    def _cut_once(self, whole: Numbers) -> Numbers:
         if id(whole) not in self._columns:
-            sizes = zip(self.places, whole.shape, strict=True)
-            places = [places if size > 1 else _FIRST for places, size in sizes]
-            is_whole = all(len(places) == size for places, size in zip(places, whole.shape, strict=True))
-            self._columns[id(whole)] = whole, whole if is_whole else whole[np.ix_(*places)]
-        return self._columns[id(whole)][1]
+            if whole.shape not in self._indices:
+                self._indices[whole.shape] = self._index(whole.shape)
+            index = self._indices[whole.shape]
+            self._columns[id(whole)] = whole, whole if index is None else whole[index]
+        part: Numbers = self._columns[id(whole)][1]
+        return part
+
+    def _index(self, shape: tuple[int, ...]) -> tuple[NDArray[np.intp], ...] | None:
+        places = [own if size > 1 else _FIRST for own, size in zip(self.places, shape, strict=True)]
+        return None if tuple(map(len, places)) == shape else np.ix_(*places)
 
 
 def along(numbers: Sequence[float], axis: int) -> Numbers:
@@ -245,7 +256,7 @@ def layout_at(grid: Grid, degrees: Degrees, place: tuple[int, ...]) -> CompleteL
 StagedPipeline = tuple[CompleteLayout, tuple[StageGroup, ...]]
 """A pipeline, and its stage groups."""
 
-CELLS = 1 << 18
+CELLS = 1 << 17
 """Layouts that are scored at once. Source: measured; larger columns leave the cache, smaller ones cost calls."""
 
 
@@ -264,6 +275,15 @@ class Block:
     other_orders: tuple[RankOrder, ...]
     data: tuple[int, ...]
     """Allowed numbers of replicas; empty for any."""
+    ledger: LedgerSeconds
+    """What one rank computes of each part of the ledger, of every split of the search and every micro-batch."""
+    first_split: int
+    """Which of those splits is the first of the grid."""
+
+    def ledger_inside(self, box: Box) -> LedgerSeconds:
+        """What one rank computes of each part of the ledger, of the layouts of the grid inside a box."""
+        splits, *_, micro_batches = box.places
+        return Box((splits + self.first_split, _FIRST, _FIRST, micro_batches)).cut(self.ledger)
 
 
 _Alike = tuple[int, int, bool, tuple[CompleteLayout, ...]]
@@ -274,6 +294,8 @@ def blocks_of(variant: Variant, axes: SearchSpace, pipelines: tuple[Pipeline, ..
     """The blocks of one variant."""
     workload = variant.workload
     splits = tuple(_splits(workload, axes))
+    one_stage = Grid(splits, (PLAIN_LAYOUT,), (PLAIN_LAYOUT,), axes.micro_batch)
+    ledger = ledger_seconds(workload, degrees_in(one_stage, workload)[0])
     refused: Counter[str] = Counter()
     groups: dict[_Alike, list[StagedPipeline]] = defaultdict(list)
     schedules: dict[_Alike, tuple[ScheduleName, ...]] = {}
@@ -304,10 +326,14 @@ def blocks_of(variant: Variant, axes: SearchSpace, pipelines: tuple[Pipeline, ..
         *_, mirrors, shardings = key
         each = len(shardings) * len(axes.micro_batch)
         for own in _by_pipeline_degree(members, len(splits), each):
-            for part in _partition_splits(splits, len(own) * each):
-                grid = Grid(part, tuple(pipeline for pipeline, _ in own), shardings, axes.micro_batch)
-                stages, orders = tuple(kinds for _, kinds in own), axes.rank_order[1:]
-                results.append(Block(variant, grid, stages, choices, mirrors, orders, axes.data))
+            grids = (
+                Grid(part, tuple(pipeline for pipeline, _ in own), shardings, axes.micro_batch)
+                for part in _partition_splits(splits, len(own) * each)
+            )
+            stages, orders, first = tuple(kinds for _, kinds in own), axes.rank_order[1:], 0
+            for grid in grids:
+                results.append(Block(variant, grid, stages, choices, mirrors, orders, axes.data, ledger, first))
+                first += len(grid.splits)
     return results, refused
 
 
@@ -418,14 +444,6 @@ def _columns(stages: Sequence[Stage]) -> Stage:
         is_first=first.is_first,
         is_last=first.is_last,
     )
-
-
-def micro_batches_of(
-    workload: Workload, degrees: Degrees, columns: Sequence[StageColumn], layout: CompleteLayout
-) -> list[MicroBatchSeconds]:
-    """Seconds of one micro-batch on each group of stages."""
-    each = ledger_seconds(workload, degrees)
-    return [micro_batch_seconds(workload, degrees, one.stage, one.load, layout, each) for one in columns]
 
 
 def reserved_on_peak(

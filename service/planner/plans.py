@@ -1,7 +1,7 @@
 """Search over every legal layout, and the best layouts of each machine answered in full and ranked."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import groupby
@@ -15,10 +15,11 @@ from service.estimator.answer import Estimate
 from service.estimator.complete import CompleteLayout
 from service.estimator.degrees import ORDER_NUMBERS, Degrees
 from service.estimator.estimate import estimate
+from service.estimator.memory.memory import OFFLOADED_ACTIVATIONS
 from service.estimator.question import Question, RankOrder, Recompute
 from service.estimator.resolve import rules_of
 from service.estimator.rule import LayoutRule
-from service.estimator.time.step import MicroBatchSeconds
+from service.estimator.time.step import MicroBatchSeconds, micro_batch_seconds
 from service.estimator.workload import Workload
 from service.planner.feasibility import SolveLimits
 from service.planner.grid import (
@@ -33,7 +34,6 @@ from service.planner.grid import (
     degrees_in,
     layout_at,
     legal_layouts,
-    micro_batches_of,
     reordering_gains,
     reserved_on_peak,
     stage_columns,
@@ -42,7 +42,6 @@ from service.planner.grid import (
 )
 from service.planner.space import (
     Constraints,
-    Variant,
     pipelines_of,
     plain_workload,
     search_space,
@@ -59,8 +58,8 @@ class Candidate:
     """Infinite where only its memory is known."""
     reserved_bytes: float
     """What the allocator holds on its fullest GPU."""
-    place: int
-    """Its place in the order of the search."""
+    place: tuple[int, ...]
+    """Its place in the order of the search: block, choice of schedule, order of ranks, and place in the grid."""
     layout: CompleteLayout = field(compare=False)
     micro_batch: int = field(compare=False)
     recompute: str | Recompute = field(compare=False)
@@ -102,40 +101,49 @@ class Part:
     """The part of a grid that is scored."""
 
     grid: Grid
+    box: Box
+    """Where in the whole grid it is."""
     legal: Mask
     degrees: Degrees
     columns: list[StageColumn]
 
-    def inside(self, box: Box, legal: Mask, workload: Workload, order: RankOrder | None = None) -> "Part":
-        """Its layouts in a box, in another order of ranks where one is given, which changes no load."""
+    def inside(self, legal: Mask, workload: Workload, order: RankOrder | None = None) -> tuple["Part", Box]:
+        """The smallest part that contains some layouts, in another order of ranks where one is given; and where it is.
+
+        The order of ranks changes no load.
+        """
+        box = Box.around(legal)
         grid = self.grid.inside(box)
         grid = grid if order is None else with_rank_order(grid, order)
         degrees, _ = degrees_in(grid, workload)
-        return Part(grid, box.cut(legal), degrees, [box.cut(column) for column in self.columns])
+        columns = [box.cut(column) for column in self.columns]
+        return Part(grid, self.box.inside(box), box.cut(legal), degrees, columns), box
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
     """A grid that was scored under one schedule."""
 
-    variant: Variant
+    block: Block
     part: Part
     choices: CompleteLayout
+    place: tuple[int, ...]
+    """Its place in the order of the search."""
     reserved_bytes: Numbers
     """Bytes that the allocator reserves on the peak GPU of each layout."""
 
-    def candidate(self, cell: int, place: int, step_seconds: float = inf) -> Candidate:
+    def candidate(self, cell: int, step_seconds: float = inf) -> Candidate:
         """The layout in one cell of the grid."""
-        grid = self.part.grid
-        cells = tuple(int(one) for one in np.unravel_index(cell, grid.shape))
+        part = self.part
+        cells = tuple(int(one) for one in np.unravel_index(cell, part.grid.shape))
         own = {name: getattr(self.choices, name) for name in ("schedule", "context_method", "offload")}
         return Candidate(
             step_seconds=step_seconds,
-            reserved_bytes=float(np.broadcast_to(self.reserved_bytes, grid.shape)[cells]),
-            place=place,
-            layout=replace(layout_at(grid, self.part.degrees, cells), **own),
-            micro_batch=grid.micro_batches[cells[-1]],
-            recompute=self.variant.recompute,
+            reserved_bytes=float(np.broadcast_to(self.reserved_bytes, part.grid.shape)[cells]),
+            place=(*self.place, *(int(axis[one]) for axis, one in zip(part.box.places, cells, strict=True))),
+            layout=replace(layout_at(part.grid, part.degrees, cells), **own),
+            micro_batch=part.grid.micro_batches[cells[-1]],
+            recompute=self.block.variant.recompute,
         )
 
     def legal_bytes(self) -> Numbers:
@@ -144,7 +152,7 @@ class Scored:
 
     def fits(self) -> Mask:
         """Mask of the legal layouts that fit."""
-        fits: Mask = self.part.legal & (self.reserved_bytes <= self.variant.most_reserved_bytes)
+        fits: Mask = self.part.legal & (self.reserved_bytes <= self.block.variant.most_reserved_bytes)
         return fits
 
 
@@ -153,18 +161,18 @@ def count(one: Scored, fitting: int, result: SearchResult) -> None:
     reserved = one.legal_bytes()
     least = int(np.argmin(reserved))
     if result.smallest is None or reserved[least] < result.smallest.reserved_bytes:
-        result.smallest = one.candidate(int(np.flatnonzero(one.part.legal)[least]), result.scored + least)
+        result.smallest = one.candidate(int(np.flatnonzero(one.part.legal)[least]))
     result.scored += len(reserved)
     result.fitting += fitting
 
 
-def keep(one: Scored, step_seconds: Numbers, offset: int, result: SearchResult, top: int) -> None:
+def keep(one: Scored, step_seconds: Numbers, result: SearchResult, top: int) -> None:
     """Keep the best layouts of a grid whose legal ones all fit."""
     cells = np.flatnonzero(one.part.legal)
     step, reserved = np.broadcast_to(step_seconds, one.part.grid.shape).ravel()[cells], one.legal_bytes()
 
     def candidate(index: int) -> Candidate:
-        return one.candidate(int(cells[index]), offset + index, float(step[index]))
+        return one.candidate(int(cells[index]), float(step[index]))
 
     result.best = sorted([*result.best, *map(candidate, _fastest(step, reserved, result.best, top))])[:top]
     added = map(candidate, _undominated(step, reserved, result.front))
@@ -217,12 +225,16 @@ def search(
 ) -> Iterator[SearchResult]:
     """Work out every legal layout of a question and keep the best."""
     result = SearchResult()
-    for block in _blocks(question, freedom, result, headroom_fraction):
-        # a micro-batch takes the same time under choices that differ in their schedule alone
-        for _, choices in groupby(block.layouts, key=lambda one: (one.context_method, one.offload)):
-            with np.errstate(all="ignore"):  # illegal layouts are computed too, and dropped
-                _search_grid(block, tuple(choices), result, top)
-            yield result
+    for number, block in enumerate(_blocks(question, freedom, result, headroom_fraction)):
+        for _, choices in groupby(block.layouts, key=lambda one: one.context_method):
+            alike = tuple(choices)
+            part = _legal_part(block, alike, result)
+            if part is None:
+                continue
+            # a micro-batch takes the same time under choices that differ in nothing else
+            for _, own in groupby(alike, key=lambda one: one.offload in OFFLOADED_ACTIVATIONS):
+                _search_part(block, part, tuple(own), number, result, top)
+                yield result
     yield result
 
 
@@ -245,75 +257,91 @@ def _blocks(
         yield from blocks
 
 
-def _search_grid(block: Block, choices: tuple[CompleteLayout, ...], result: SearchResult, top: int) -> None:
-    variant, schedules = block.variant, len(choices)
-    workload = variant.workload
+def _rules(block: Block, choices: CompleteLayout) -> dict[str, LayoutRule]:
+    return rules_of(replace(choices, stage_layers=(), pipeline=2 if block.mirrors else 1))
+
+
+@np.errstate(all="ignore")  # illegal layouts are computed too, and dropped
+def _legal_part(block: Block, choices: tuple[CompleteLayout, ...], result: SearchResult) -> Part | None:
+    """The part of a grid with all layouts that are legal under choices with the same rules; others are counted."""
+    workload, schedules = block.variant.workload, len(choices)
     degrees, whole = degrees_in(block.grid, workload)
-    representative = replace(choices[0], stage_layers=(), pipeline=2 if block.mirrors else 1)
-    rules = rules_of(representative)
-    legal, refused = legal_layouts(block.grid, workload, rules, degrees, whole, block.data)
+    legal, refused = legal_layouts(block.grid, workload, _rules(block, choices[0]), degrees, whole, block.data)
     result.generated += block.grid.cells * schedules
     result.refused.update({name: count * schedules for name, count in refused.items()})
     if not legal.any():
-        return
-    part = _part(block, legal)
+        return None
+    box = Box.around(legal)
+    grid = block.grid.inside(box)
+    degrees, _ = degrees_in(grid, workload)
+    stages = tuple(block.stages[place] for place in box.places[1])
+    return Part(grid, box, box.cut(legal), degrees, stage_columns(workload, degrees, stages, mirrors=block.mirrors))
+
+
+@np.errstate(all="ignore")
+def _search_part(
+    block: Block, part: Part, choices: tuple[CompleteLayout, ...], number: int, result: SearchResult, top: int
+) -> None:
+    """Work out the memory of the legal layouts of a grid under some choices, and the step of those that fit."""
+    workload = block.variant.workload
     scored = [
-        Scored(variant, part, layout, reserved_on_peak(workload, part.degrees, part.columns, layout))
+        Scored(
+            block,
+            part,
+            layout,
+            (number, block.layouts.index(layout), 0),
+            reserved_on_peak(workload, part.degrees, part.columns, layout),
+        )
         for layout in choices
     ]
     fits = [one.fits() for one in scored]
-    fitting = reduce(np.logical_or, fits)
-    box = Box.around(fitting)
-    timed = part.inside(box, fitting, workload) if fitting.any() else None
-    micro = None if timed is None else micro_batches_of(workload, timed.degrees, timed.columns, choices[0])
     for one, own in zip(scored, fits, strict=True):
-        offset, number = result.scored, int(np.count_nonzero(own))
-        count(one, number, result)
-        if timed is None or micro is None or not number:
-            continue
-        inside = replace(one, part=replace(timed, legal=box.cut(own)), reserved_bytes=box.cut(one.reserved_bytes))
-        keep(inside, _step_seconds(inside, micro), offset, result, top)
-        for order in block.other_orders:
-            _search_reordered(inside, order, rules, result, top)
+        count(one, int(np.count_nonzero(own)), result)
+    fitting = reduce(np.logical_or, fits)
+    if not fitting.any():
+        return
+    inside, box = part.inside(fitting, workload)
+    micro = _micro_batches(block, inside, choices[0])
+    for one, own in zip(scored, fits, strict=True):
+        if own.any():
+            timed = replace(one, part=replace(inside, legal=box.cut(own)), reserved_bytes=box.cut(one.reserved_bytes))
+            keep(timed, _step_seconds(timed, micro), result, top)
+            for order in block.other_orders:
+                _search_reordered(timed, order, result, top)
+
+
+def _micro_batches(block: Block, part: Part, choices: CompleteLayout) -> list[MicroBatchSeconds]:
+    """Seconds of one micro-batch on each group of stages."""
+    workload, degrees = block.variant.workload, part.degrees
+    each = block.ledger_inside(part.box)
+    return [micro_batch_seconds(workload, degrees, one.stage, one.load, choices, each) for one in part.columns]
 
 
 def _step_seconds(one: Scored, micro: Sequence[MicroBatchSeconds]) -> Numbers:
-    part = one.part
-    return step_seconds_of(one.variant.workload, part.degrees, part.columns, micro, one.choices, one.reserved_bytes)
+    workload, part = one.block.variant.workload, one.part
+    return step_seconds_of(workload, part.degrees, part.columns, micro, one.choices, one.reserved_bytes)
 
 
-def _search_reordered(
-    one: Scored, order: RankOrder, rules: Mapping[str, LayoutRule], result: SearchResult, top: int
-) -> None:
+def _search_reordered(one: Scored, order: RankOrder, result: SearchResult, top: int) -> None:
     """Score again, in another order of ranks, which changes no memory, the layouts that fit and that may gain by it."""
-    workload, part = one.variant.workload, one.part
+    workload, part = one.block.variant.workload, one.part
     gains = reordering_gains(part.grid, workload, replace(part.degrees, rank_order=ORDER_NUMBERS[order]))
     fits = part.legal & gains
     if not fits.any():
         return
-    box = Box.around(fits)
-    part = part.inside(box, fits, workload, order)
+    part, box = part.inside(fits, workload, order)
+    rules = _rules(one.block, one.choices)
     legal, refused = apply_conditions(
         part.legal, [(name, np.asarray(rule.holds(workload, part.degrees))) for name, rule in rules.items()]
     )
     result.generated += int(np.count_nonzero(fits))
     result.refused.update(refused)
     if legal.any():
-        inside = replace(one, part=replace(part, legal=legal), reserved_bytes=box.cut(one.reserved_bytes))
-        micro = micro_batches_of(workload, part.degrees, part.columns, one.choices)
-        offset = result.scored
-        count(inside, int(np.count_nonzero(legal)), result)
-        keep(inside, _step_seconds(inside, micro), offset, result, top)
-
-
-def _part(block: Block, legal: Mask) -> Part:
-    """The part of a grid that holds all its legal layouts, of which there are some."""
-    box, workload = Box.around(legal), block.variant.workload
-    grid = block.grid.inside(box)
-    degrees, _ = degrees_in(grid, workload)
-    stages = tuple(block.stages[place] for place in box.places[1])
-    columns = stage_columns(workload, degrees, stages, mirrors=block.mirrors)
-    return Part(grid, box.cut(legal), degrees, columns)
+        place = (*one.place[:2], 1 + ORDER_NUMBERS[order])
+        part = replace(part, legal=legal)
+        one = replace(one, part=part, place=place, reserved_bytes=box.cut(one.reserved_bytes))
+        count(one, int(np.count_nonzero(legal)), result)
+        keep(one, _step_seconds(one, _micro_batches(one.block, part, one.choices)), result, top)
 
 
 MOST_FRONT = 24

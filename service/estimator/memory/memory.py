@@ -23,7 +23,19 @@ from service.estimator.memory.states import (
     undivided_share,
 )
 from service.estimator.model.ledger import WIDE_BYTES
-from service.estimator.numeric import Amount, Condition, both, either, is_nothing, maximum, minimum, summed, where
+from service.estimator.numeric import (
+    Amount,
+    Condition,
+    both,
+    either,
+    is_nothing,
+    maximum,
+    minimum,
+    summed,
+    summed_by_shape,
+    where,
+    where_needed,
+)
 from service.estimator.parallelism.context import exchanged_bytes
 from service.estimator.parallelism.pipeline import in_flight, interleaved_bytes, loss_bytes, warm_passes
 from service.estimator.parallelism.stages import Stage, sequence_stream_bytes, stream_bytes
@@ -251,30 +263,22 @@ class StageBytes:
 
     def at(self, phase: Phase) -> Amount:
         """Live bytes in one phase of a later step [byte]."""
-        return self._with(0.0, LIVE[phase])
+        return self._sum(LIVE[phase])
 
     @property
     def phases(self) -> dict[Phase, Amount]:
         """Live bytes in each phase of a later step [byte]."""
-        persistent = self._with(0.0, PERSISTENT)
-        computing = self._with(persistent, _COMPUTING[len(PERSISTENT) :])
-        return {
-            phase: self._with(computing, kinds[len(_COMPUTING) :])
-            if kinds[: len(_COMPUTING)] == _COMPUTING
-            else self._with(persistent, kinds[len(PERSISTENT) :])
-            for phase, kinds in LIVE.items()
-        }
+        persistent = self._sum(PERSISTENT)
+        return {phase: self._sum(kinds[len(PERSISTENT) :], persistent) for phase, kinds in LIVE.items()}
 
     @property
     def peak(self) -> Amount:
         """Bytes at the peak [byte]."""
         return reduce(maximum, self.phases.values())
 
-    def _with(self, total: Amount, kinds: tuple[str, ...]) -> Amount:
-        for kind in kinds:
-            amount = getattr(self, kind)
-            total = total if is_nothing(amount) else total + amount
-        return total
+    def _sum(self, kinds: tuple[str, ...], before: Amount = 0.0) -> Amount:
+        amounts = (getattr(self, kind) for kind in kinds)
+        return summed_by_shape((before, *(one for one in amounts if not is_nothing(one))))
 
 
 PERSISTENT = (
@@ -479,7 +483,8 @@ def early_gradient_bytes(
     """
     several = degrees.accumulation > 1
     shared = where(either(workload.stack.keeps_gradients, several), spread["gradients"], 0.0)
-    early = where(both(several, gathered.waiting_bytes > 0), gathered.waiting_bytes, shared)
+    waiting = gathered.waiting_bytes
+    early = where_needed(waiting > 0, lambda: where(several, waiting, shared), shared)
     return early + (spread["half_gradients"] if workload.stack.keeps_half_gradients == "always" else 0.0)
 
 
