@@ -39,8 +39,8 @@ COUNTS = frozenset({
     "reduce_bucket_numbers", "reduced_group",
     "repeated_forwards", "rows", "rule_parameters",
     "scale", "shape", "shards", "slowness", "spread_scale", "square_root", "stack_scale",
-    "stride", "summed", "take", "trained_layers", "trained_numbers", "undivided_share", "warm_flights",
-    "warm_passes", "where", "where_needed", "wide_numbers",
+    "stride", "summed", "summed_by_shape", "take", "trained_layers", "trained_numbers", "undivided_share",
+    "warm_flights", "warm_passes", "where", "where_needed", "wide_numbers",
 })  # fmt: skip
 """Counts of things and plain arithmetic."""
 
