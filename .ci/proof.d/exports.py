@@ -17,6 +17,8 @@ from service.estimator.complete import CompleteQuestion
 from service.estimator.workload import recompute_of
 from service.formats.frameworks.megatron import environment_of
 from service.formats.rules import ExportedFile
+from service.formats.targets import TARGETS
+from tests.formats.round_trips import READ_BACK, trips
 from tests.formats.test_known_fields import declared_fields, listed
 from tests.formats.test_real_tools import differences
 from tests.formats.tools import COUNT, read_by, written
@@ -118,11 +120,27 @@ def lists() -> int:
     return wrong
 
 
+def round_trips() -> int:
+    """Print for each target how many of 40 random questions come back, and give how many come back otherwise."""
+    print(f"{'target':16}{'same id':>9}{'but for what is listed':>24}{'otherwise':>11}")
+    wrong = 0
+    for name in TARGETS:
+        if name not in READ_BACK:
+            print(f"{name:16} its file is not read back")
+            continue
+        found = trips(name, 40)
+        other = sum(bool(trip.unlisted) for trip in found)
+        listed = sum(bool(trip.listed) and not trip.unlisted for trip in found)
+        print(f"{name:16}{len(found) - listed - other:9}{listed:24}{other:11}")
+        wrong += other
+    return wrong
+
+
 def main() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "--timeout=0", "tests/formats"]
     failed = subprocess.run(command, cwd=ROOT, check=False).returncode
     print(f"{COUNT} random questions for each tool: {'failed' if failed else 'passed'}")
-    wrong = lists()
+    wrong = lists() + round_trips()
     for name, measure in (("MEGATRON_LM", megatron), ("NANOTRON", nanotron)):
         if folder := os.environ.get(name):
             wrong += measure(folder)

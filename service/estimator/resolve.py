@@ -88,7 +88,7 @@ def _filled(question: Question) -> CompleteQuestion:
     layout = _fill_layout(question, asked, cluster)
     recipe = complete_stages(asked.stages, _fill_recipe(asked, question.gpu, layout), layout)
     return CompleteQuestion(
-        model=_fill_model(question.model),
+        model=fill_model(question.model),
         recipe=recipe,
         layout=layout,
         cluster=cluster,
@@ -112,7 +112,7 @@ def complete_cluster(cluster: Cluster, gpu: Gpu) -> CompleteCluster:
 
 
 @lru_cache(maxsize=MOST_CACHED_LEDGERS)
-def _fill_model(model: Model) -> Model:
+def fill_model(model: Model) -> Model:
     """Heads in full, as far as a layer reads them."""
     derived: dict[str, Any] = {
         "num_key_value_heads": model.key_value_heads,

@@ -1,12 +1,15 @@
 """Names of models as Hugging Face's tools write them, and the rows of the catalogue with their dimensions."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
+from functools import cache
 from typing import Any
 
 from service.catalogue import shipped_catalogue
 from service.errors import UnknownName
 from service.estimator.question import Model
+from service.estimator.spelling import model_in_one_spelling
 
 _TUNED = re.compile(
     r"(?i)[-_.](?:(?:instruct(?:ion)?|chat)(?:-v\d(?:\.\d)?)?|it|pt|base|hf|sft|dpo|unsloth|bnb|4bit|8bit|gptq|awq|int4|int8|bf16|fp16|2507)$"
@@ -60,6 +63,28 @@ def stated(model: Model) -> dict[str, Any]:
     """The fields of a model that are not at their defaults, as a question spells them."""
     values = {field.name: (getattr(model, field.name), field.default) for field in fields(Model)}
     return {name: value for name, (value, default) in values.items() if default is MISSING or value != default}
+
+
+def preset_like(model: Model) -> str | None:
+    """The model of the catalogue with these dimensions; of several the first with as many positions, or with more.
+
+    >>> preset_like(shipped_catalogue().find_model("llama-2-7b").row.model)
+    'llama-2-7b'
+    """
+    positions = model.max_position_embeddings or 0
+    alike = _presets().get(model_in_one_spelling(model, 1), [])
+    return min(alike, key=lambda one: (one[1] != positions, one[1] < positions), default=(None, 0))[0]
+
+
+@cache
+def _presets() -> Mapping[Model, list[tuple[str, int]]]:
+    """Names and positions of the catalogue's models, by their dimensions."""
+    found: dict[Model, list[tuple[str, int]]] = {}
+    for row in shipped_catalogue().models.values():
+        if row.model is not None:
+            named = (row.slug, row.model.max_position_embeddings or 0)
+            found.setdefault(model_in_one_spelling(row.model, 1), []).append(named)
+    return found
 
 
 def _plain_names(name: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from service.answers.exports import NotExpressed
 from service.errors import Problem, Refused
 from service.estimator.question import Question, StackName
-from service.estimator.software.stacks import software_of
+from service.estimator.software.stacks import STACKS, software_of
 from service.formats.frameworks.accelerate import ACCELERATE
 from service.formats.frameworks.deepspeed import DEEPSPEED
 from service.formats.frameworks.megatron import MEGATRON_LM, environment_of
@@ -90,8 +90,8 @@ def program_of(request: ExportRequest) -> Program:
     written = target.write(ExportRequest(question=request.question, version=name))
     notes = []
     environment = environment_of(request.question) if target is MEGATRON_LM else {}
-    if software.expandable_segments:
-        environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    if software.expandable_segments or STACKS[software.name].grows_segments:
+        environment["PYTORCH_CUDA_ALLOC_CONF"] = f"expandable_segments:{bool(software.expandable_segments)}"
     gaps = tuple(one for one in written.not_expressible if one.field != _ALLOCATOR)
     files = {version.file_name: written.content}
     words = (*begins, version.file_name)
@@ -168,13 +168,27 @@ def script_of(program: Program, nodes: Nodes, *, before: str = "") -> str:
     return "".join([before, *files, *variables, command_text(words, raw), "\n"])
 
 
+def _beside(program: Program) -> tuple[NotExpressed, ...]:
+    """Gaps of a launcher that names the program's file, and does not write it."""
+    return tuple(
+        NotExpressed(
+            field=part,
+            message=f"it is in {name}, which the file names",
+            fix=f"write that by POST /v1/exports/{program.target}",
+            left_open=True,
+        )
+        for name in program.files
+        for part in ("recipe", "layout", "model")
+    )
+
+
 NAME = "train"
 
 NODE = "cluster.gpus_per_node"
 
 
-def launcher(name: str, text: Callable[[ExportRequest, Program, Nodes], str]) -> Target:
-    """A target that starts training, from the function that makes its text."""
+def launcher(name: str, text: Callable[[ExportRequest, Program, Nodes], str], *, has_files: bool = True) -> Target:
+    """A target that starts training, from the function that makes its text, which has the program's files or not."""
 
     def write(target: Target, request: ExportRequest) -> ExportedFile:
         program = program_of(request)
@@ -187,6 +201,8 @@ def launcher(name: str, text: Callable[[ExportRequest, Program, Nodes], str]) ->
             fix = f"the file asks for {nodes.count} nodes of {nodes.gpus_each}; change them, or gpus"
             gaps = (NotExpressed(field=NODE, message=message, fix=fix),)
             instead[NODE] = nodes.gpus_each
+        if not has_files:
+            gaps += _beside(program)
         return ExportedFile(
             content=text(request, program, nodes),
             not_expressible=(*program.not_expressible, *gaps),

@@ -13,7 +13,7 @@ from service.estimator.complete import CompleteQuestion
 from service.estimator.model.build import method_of, trains_everything
 from service.estimator.parallelism.pipeline import partition_layers
 from service.estimator.question import Layout, Model, Recipe, Software
-from service.estimator.software.stacks import software_of
+from service.estimator.software.stacks import STACKS, software_of
 from service.estimator.workload import recompute_of
 from service.formats.text import Settings
 
@@ -436,8 +436,10 @@ def default_only(path: str, why: str, fix: str) -> Rule:
         return only(tuple(field.default for field in fields(Model) if field.name == name), why, fix)
 
     def rule(value: Any, question: CompleteQuestion) -> Written:
-        plain = replace(question.recipe, stack=software_of(question.recipe).name)
-        return None if value == getattr(software_of(plain), name) else not_expressible(why, fix, value)
+        full = software_of(question.recipe)
+        plain = Software(name=full.name, implementation=None if name == "implementation" else full.implementation)
+        usual = getattr(software_of(replace(question.recipe, stack=plain)), name)
+        return None if value == usual else not_expressible(why, fix, value)
 
     return rule
 
@@ -460,12 +462,24 @@ def has_usual_expert_tensor(value: Any, question: CompleteQuestion) -> bool:
     return not question.model.num_experts or value == usual
 
 
-def steps_of(question: CompleteQuestion) -> int | None:
-    """Optimizer steps of the whole run; batch stages are not counted apart."""
-    recipe = question.recipe
-    if recipe.training_tokens is None:
-        return None
-    return ceil(recipe.training_tokens / (recipe.sequence_length * (recipe.global_batch or 1)))
+def counted(name: str, tokens: float, each: int) -> Fragment:
+    """A run as a whole number of steps or samples of so many tokens each; what it rounds up is a gap."""
+    count = ceil(tokens / each)
+    setting = Fragment(((name, count),))
+    if count * each == tokens:
+        return setting
+    why = f"the run is counted in {count:,} x {each:,} tokens, {count * each - tokens:,.0f} more than the question's"
+    return combined(setting, not_expressible(why, f"set training_tokens to {count * each}"))
+
+
+def steps(name: str) -> Writer:
+    """Writer of a run in optimizer steps; batch stages are not counted apart."""
+
+    def write(value: Any, question: CompleteQuestion) -> Written:
+        recipe = question.recipe
+        return None if value is None else counted(name, value, recipe.sequence_length * recipe.global_batch)
+
+    return write
 
 
 DATA_FROM_PROCESSES: Rule = lambda value, question: Fragment(  # noqa: E731 - a rule like any other
@@ -558,7 +572,12 @@ _TABLE = framework_table("common", "common", "script")
 
 COMMON_RULES = rules_of(
     _TABLE["common"],
-    {"recipe.method": lambda value, _: trains_everything(value)},
+    {
+        "recipe.method": lambda value, _: trains_everything(value),
+        "recipe.stack.expandable_segments": lambda value, q: (
+            not value and not STACKS[software_of(q.recipe).name].grows_segments
+        ),
+    },
 )
 """Rules of most tools; a tool's own table is merged over this one."""
 

@@ -8,21 +8,27 @@ import pytest
 from hypothesis import given, settings
 
 from service.answers.exports import Imported
+from service.catalogue import shipped_catalogue
 from service.estimator import Layout, Recipe
 from service.estimator.complete import CompleteQuestion
 from service.estimator.question import Normalization, Software
 from service.estimator.resolve import resolve
 from service.estimator.software.stacks import STACKS
 from service.estimator.workload import recompute_of
-from service.features.exports.exports import import_file
+from service.features.estimates.answers import answer
+from service.features.exports.exports import export, import_file, with_replicas
 from service.formats.rules import ExportedFile, ExportRequest
 from service.formats.targets import FORMATS, TARGETS
+from service.validation.questions import read_question
 from tests.ask import question
 from tests.estimator.legal_questions import questions
 from tests.estimator.small_models import DENSE
+from tests.formats.round_trips import READ_BACK, read_content, trips
 
 DEGREES = ("data", "tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor", "zero_stage")
 BATCHES = ("sequence_length", "micro_batch", "global_batch")
+CATALOGUE = shipped_catalogue()
+
 FOLLOWS = {"megatron-lm": {"data"}}
 """Degrees that a format leaves to the number of processes."""
 
@@ -118,6 +124,44 @@ def test_scaling_that_leaves_masters_to_megatron_core_copies_gradients(name: str
     resolved = resolve(question(DENSE, recipe)).question
     written = TARGETS[name].write(ExportRequest(question=resolved, version=next(iter(TARGETS[name].versions))))
     assert "recipe.stack.decoupled_gradients" in {one.field for one in written.not_expressible}
+
+
+@pytest.mark.parametrize("name", sorted(READ_BACK))
+def test_all_that_a_file_does_not_list_comes_back(name: str) -> None:
+    for trip in trips(name, 12 if name in FORMATS else 4):
+        assert trip.unlisted == {}, name
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "llama-2-7b", "qwen3-30b-a3b", "deepseek-v3"])
+@pytest.mark.parametrize("name", ["megatron-lm", "sbatch", "jobset"])
+def test_a_question_about_a_preset_keeps_its_id(name: str, model: str) -> None:
+    body: dict[str, Any] = {
+        "model": model,
+        "recipe": {
+            "sequence_length": 4096,
+            "global_batch": 64,
+            "training_tokens": 4096 * 64 * 1e3,
+            "recompute": "full",
+        },
+        "layout": {"tensor": 2, "pipeline": 1},
+        "cluster": {"gpu": "h100", "gpus": 16},
+    }
+    own = answer(read_question(body, CATALOGUE), CATALOGUE)
+    written = export(body, CATALOGUE, TARGETS[name], next(iter(TARGETS[name].versions)))
+    found = read_content(name, written.content)
+    recipe, layout = with_replicas(found, found.recipe, found.layout, 16)
+    again = {"model": found.model, "recipe": recipe, "layout": layout, "cluster": body["cluster"]}
+    assert written.not_expressible == ()
+    assert found.model == model
+    assert answer(read_question(again, CATALOGUE), CATALOGUE).id == own.id
+
+
+def test_tokens_that_are_no_whole_number_of_steps_are_listed() -> None:
+    recipe = Recipe(sequence_length=1000, global_batch=10, training_tokens=1.5e4, stack="torchtitan")
+    written, found = read_back("torchtitan", resolve(question(DENSE, recipe)).question)
+    (gap,) = [one for one in written.not_expressible if one.field == "recipe.training_tokens"]
+    assert "2 x 10,000 tokens, 5,000 more" in gap.message
+    assert found.recipe["training_tokens"] == 2e4
 
 
 STACKS_OF = {

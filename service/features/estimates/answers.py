@@ -15,6 +15,7 @@ from service.estimator.constants import calibration_id
 from service.estimator.question import Question, ToolName
 from service.estimator.resolve import resolve
 from service.estimator.run.run import peak_stage_in, timeline
+from service.estimator.spelling import in_one_spelling
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.reading import digest_of, refuse_infinite, to_bytes
 
@@ -79,7 +80,7 @@ def grounds_of(found: Estimate | MemoryEstimate, parsed: ParsedQuestion, catalog
     """Fields of an answer beside its numbers and explanations."""
     versions = versions_of(catalogue, [calibration_id(parsed.question.gpu)])
     return {
-        "id": f"est_{digest_of(to_bytes([found.resolved, versions]))}",
+        "id": f"est_{digest_of(to_bytes([in_one_spelling(found.resolved), versions]))}",
         "resolved": found.resolved,
         "assumptions": (*parsed.assumptions, *found.assumptions),
         "warnings": (*parsed.warnings, *found.warnings),

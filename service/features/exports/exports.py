@@ -1,5 +1,6 @@
 """Questions written for a launcher or framework, with what the file cannot express, and files read back."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from math import prod
@@ -24,6 +25,7 @@ from service.estimator.resolve import resolve
 from service.features.exports.losses import effects_of, refuse_large
 from service.formats.comments import with_comments
 from service.formats.drafts import Draft, Fate, Setting
+from service.formats.model_names import preset_like
 from service.formats.rules import LARGEST, ExportRequest, Target
 from service.formats.sent import sent
 from service.formats.targets import FORMATS, TARGETS
@@ -137,6 +139,9 @@ def import_file(
     kind = FORMATS[found.format]
     draft = kind.read(found.entries)
     _refuse_wrong_values(draft)
+    _name_preset(draft)
+    if (grows := _SEGMENTS.search(text)) and isinstance(stack := draft.recipe.get("stack"), Mapping):
+        draft.recipe["stack"] = {**stack, "expandable_segments": grows[1] == "True"}
     unknown = tuple(UnknownSetting(**_placed(one)) for one in draft.of("unknown")[:MOST_LISTED])
     return Imported(
         format=kind.name,
@@ -154,6 +159,20 @@ def import_file(
         assumptions=(*draft.assumptions, *found.notes),
         source=kind.source,
     )
+
+
+_SEGMENTS = re.compile(r"_ALLOC_CONF=\S{0,99}expandable_segments:(True|False)")
+"""Setting of torch's allocator in the environment that a script exports."""
+
+
+def _name_preset(draft: Draft) -> None:
+    """Name a model whose dimensions are those of one in the catalogue."""
+    needed = {one.name for one in fields(Model) if one.default is MISSING}
+    if isinstance(draft.model, Mapping) and needed <= draft.model.keys():
+        preset = preset_like(read_spec(Model, draft.model, "model"))
+        if preset is not None:
+            draft.model = preset
+            draft.assumptions.append(f"the model is named {preset}, whose dimensions it has")
 
 
 def _with_reasons(draft: Draft, fate: Fate) -> tuple[ExplainedSetting, ...]:
@@ -184,7 +203,7 @@ def with_replicas(
             recipe["micro_batch"] = batch // accumulated
     if imported.training_steps and batch and length:
         recipe.setdefault("training_tokens", float(imported.training_steps * batch * length))
-    if imported.shard_groups and data >= imported.shard_groups:
+    if imported.shard_groups and data * ranks[1] >= imported.shard_groups:
         layout.setdefault("shard_group", data * ranks[1] // imported.shard_groups)
     return recipe, layout
 

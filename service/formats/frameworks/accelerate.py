@@ -38,26 +38,41 @@ def _distributed(value: Any, question: CompleteQuestion) -> rules.Written:
     gap: rules.Written = None
     if layout.pipeline > 1:
         gap = rules.not_expressible("without a pipeline every process is part of a replica", "set pipeline to 1")
-    if _is_unsharded(question):
-        return rules.combined({"distributed_type": "MULTI_GPU"}, gap)
     is_fsdp1 = _is_fsdp1(question)
+    if _is_unsharded(question) and not is_fsdp1:
+        return rules.combined({"distributed_type": "MULTI_GPU"}, gap)
     kind = {"distributed_type": "FSDP", f"{_FSDP}version": 1 if is_fsdp1 else 2, **_WRAP}
     if is_fsdp1:
         return rules.combined(kind, gap)
-    shards = 1 if layout.zero_stage == 0 else layout.shard_group // layout.context
-    is_divisible = bool(shards) and value % shards == 0 and layout.shard_group % layout.context == 0
-    shards = shards if is_divisible else value
-    settings = {**kind, f"{_PARALLEL}dp_replicate_size": value // shards, f"{_PARALLEL}dp_shard_size": shards}
-    if is_divisible:
-        return settings
-    why = "groups that shard hold whole context groups"
-    return rules.combined(settings, rules.not_expressible(why, "make shard_group a multiple of it"))
+    replicas = layout.data * layout.pipeline  # without a pipeline every process is part of a replica
+    shards = _shards(question) or replicas
+    degrees = {f"{_PARALLEL}dp_replicate_size": replicas // shards, f"{_PARALLEL}dp_shard_size": shards}
+    return rules.combined({**kind, **degrees}, gap)
+
+
+def _shards(question: CompleteQuestion) -> int | None:
+    """Replicas of which one group shards; None for a group that is no whole number of them."""
+    layout = question.layout
+    if layout.zero_stage == 0:
+        return 1
+    shards, left = divmod(layout.shard_group, layout.context)
+    return None if left or not shards or layout.data % shards else shards
+
+
+def _zero_stage(value: Any, question: CompleteQuestion) -> rules.Written:
+    if value == WEIGHTS and _shards(question) == question.layout.context == 1 and not _is_fsdp1(question):
+        return rules.not_expressible("one rank shards nothing, so the file leaves weights whole", "set zero_stage to 0")
+    return rules.fully_sharded("ZeRO stage {value} is not FSDP's; the file shards weights too")(value, question)
 
 
 def _groups(value: Any, question: CompleteQuestion) -> rules.Written:
     layout, node = question.layout, question.cluster.gpus_per_node
-    if not _is_fsdp1(question) or layout.zero_stage != 3:
-        return None
+    if not _is_fsdp1(question):
+        why = "groups that shard hold whole context groups"
+        fix = "make shard_group a multiple of the context degree"
+        return rules.not_expressible(why, fix) if _shards(question) is None else None
+    if layout.zero_stage == 0:
+        return {f"{_FSDP}sharding_strategy": "NO_SHARD"}
     is_hybrid = value != layout.data * layout.context
     if is_hybrid and not layout.reshard_after_forward:
         return rules.not_expressible(
@@ -74,7 +89,7 @@ def _recompute(value: Any, question: CompleteQuestion) -> rules.Written:
     if value.granularity == "none":
         return None
     is_whole = value.granularity == "full" and value.method == "uniform" and (value.layers or 1) == 1
-    if not is_whole or _is_unsharded(question):
+    if not is_whole or (_is_unsharded(question) and not _is_fsdp1(question)):
         return rules.not_expressible(
             "the file can have every wrapped layer recompute, with FSDP alone",
             rules.IN_SCRIPT,
@@ -140,7 +155,7 @@ RULES: rules.Rules = {
             "layout.tensor": lambda value, _: None if value == 1 else value,
             "layout.context": _context,
             "layout.expert_tensor": lambda value, q: not q.model.num_experts or value == q.layout.tensor,
-            "layout.zero_stage": rules.fully_sharded("ZeRO stage {value} is not FSDP's; the file shards weights too"),
+            "layout.zero_stage": _zero_stage,
             "layout.shard_group": _groups,
             "layout.reshard_after_forward": lambda value, q: (
                 None if _is_fsdp1(q) or q.layout.zero_stage != 3 else bool(value)
@@ -281,7 +296,8 @@ def accelerate_draft(entries: Sequence[Entry]) -> drafts.Draft:
     elif sharded:
         draft.without_effect(_STRATEGY, "FSDP2 does not read it")
         freed = {"TRUE": True, "FALSE": False, "NO": False}
-        layout["reshard_after_forward"] = draft.chosen(f"{_FSDP}reshard_after_forward", freed, "TRUE")
+        frees = draft.chosen(f"{_FSDP}reshard_after_forward", freed, "TRUE")
+        layout["reshard_after_forward"] = frees and layout["zero_stage"] == WEIGHTS
     layout["offload"] = "model" if sharded and draft.get(f"{_FSDP}offload_params") else "none"
     recipe["recompute"] = "full" if sharded and draft.get(f"{_FSDP}activation_checkpointing") else "none"
     recipe["stack"] = _software(draft, is_fsdp1=is_fsdp1)

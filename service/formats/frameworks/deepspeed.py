@@ -41,6 +41,9 @@ def _precision(value: Any, question: CompleteQuestion) -> rules.Written:
     if value == "bf16-pure" and question.layout.zero_stage == 0:
         why = "without ZeRO the master copy is in fp32"
         return rules.combined(plain, rules.not_expressible(why, "use zero_stage 1, or bf16-mixed"))
+    if value == "bf16-mixed" and question.recipe.master_dtype == question.recipe.moment_dtype == "bf16":
+        why = "with moments and master copy in bf16 the file is that of bf16-pure"
+        return rules.combined(plain, rules.not_expressible(why, "set precision to bf16-pure"))
     pure = {**plain, "bf16.bf16_master_weights_and_grads": True, "bf16.bf16_optimizer_states": True}
     known = {"fp32": {}, "bf16-mixed": plain, "fp16-mixed": {"fp16.enabled": True}, "bf16-pure": pure}
     return rules.chooses(known, "DeepSpeed does not train in {value}", _CHANGE_VALUE)(value, question)

@@ -8,7 +8,6 @@ optimizer_config.py, training_config.py, pipeline_parallel_layer_layout.py.
 import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from math import ceil
 from typing import Any
 
 from service.calibration.tables import NotExpressible
@@ -275,11 +274,21 @@ def _put_attention(draft: drafts.Draft, model: dict[str, Any]) -> None:
         model["sliding_window"] = int(first) + 1
         skipped = ["full_attention"] * (every > 1)
         model["layer_types"] = ["sliding_attention"] * max(1, min(every, MOST_LAYERS) - 1) + skipped
+    _put_delta_nets(draft, model)
+
+
+def _put_delta_nets(draft: drafts.Draft, model: dict[str, Any]) -> None:
+    """Gated delta nets between full attention, or none of their sizes without them."""
     if draft.get("experimental-attention-variant") == "gated_delta_net":
         nets = min(draft.get("linear-attention-freq", 1), MOST_LAYERS) - 1
         model["layer_types"] = ["gated_delta_net"] * nets + ["full_attention"]
-    elif "experimental-attention-variant" in draft.settings:
+        return
+    if "experimental-attention-variant" in draft.settings:
         raise draft.wrong("experimental-attention-variant", "not_a_choice", "is not understood", "use gated_delta_net")
+    for path in _DELTA_NETS:
+        if model.pop(path.removeprefix("model."), None) is not None:
+            option = rules.options_of(MODEL_RULES)[path].name
+            draft.without_effect(option, "it applies to gated delta nets, of which the model has none")
 
 
 def mlp_types_of(pattern: str) -> list[str]:
@@ -454,7 +463,7 @@ def _samples(value: Any, question: CompleteQuestion) -> rules.Written:
     if value is None:
         note = "the question names no training_tokens, so add --train-iters or --train-samples"
         return rules.Fragment(assumptions=(note,))
-    return {"train-samples": ceil(value / question.recipe.sequence_length)}
+    return rules.counted("train-samples", value, question.recipe.sequence_length)
 
 
 def _gradients(value: Any, question: CompleteQuestion) -> rules.Written:
@@ -486,11 +495,22 @@ def _master_weights(value: Any, question: CompleteQuestion) -> rules.Written:
     return value and {"use-precision-aware-optimizer": True, "main-params-dtype": value}
 
 
+def _copies_gradients(question: CompleteQuestion) -> bool:
+    """Whether the file can say that the optimizer reads fp32 copies of gradients, or that is usual."""
+    recipe = question.recipe
+    is_usual = not (recipe.moment_dtype or recipe.master_dtype)
+    is_chosen = recipe.optimizer == "adamw" and recipe.precision != "fp32"
+    return (is_usual or is_chosen) and not question.layout.offload.startswith("optimizer")
+
+
 def decoupling(usual: str) -> rules.Writer:
     """Writer of a precision-aware optimizer, in a tool that gives it a recipe of fp8 even where nothing is in fp8."""
 
-    def write(_: Any, question: CompleteQuestion) -> rules.Written:
+    def write(value: Any, question: CompleteQuestion) -> rules.Written:
         recipe = question.recipe
+        if value is False and not _copies_gradients(question):
+            why = "options choose that for AdamW on the GPU with weights in few bits alone"
+            return rules.not_expressible(why, "leave decoupled_gradients out")
         precision = PRECISIONS[SHORT_NAMES.get(recipe.precision, recipe.precision)]
         decoupled = decouples_gradients(precision, recipe, STACKS["megatron-core"])
         options = {"use-precision-aware-optimizer": True} if decoupled else {}
@@ -528,7 +548,9 @@ def _overlapped_gather(value: Any, question: CompleteQuestion) -> Any:
 
 def _kernel(value: Any, question: CompleteQuestion) -> rules.Written:
     if software_of(question.recipe).implementation == "local" and value.startswith("flash"):
-        return {"use-flash-attn": True}
+        own = {"use-flash-attn": True}
+        why = "Megatron-LM's own layers run the FlashAttention that is installed"
+        return own if value == "flash" else rules.combined(own, rules.not_expressible(why, "install that version"))
     return rules.chooses(_ATTENTION, "Megatron-LM has no option for the kernel {value}", _USE_ANOTHER)(value, question)
 
 
@@ -765,7 +787,9 @@ def _put_software(draft: drafts.Draft, *, sparse: bool) -> None:
     stack["cross_entropy"] = fused if draft.get("cross-entropy-loss-fusion") else "vocab-parallel"
     if draft.get("use-precision-aware-optimizer") and draft.recipe["precision"] != "fp32":
         narrow = draft.recipe.get("master_dtype", "fp32") != "fp32" or draft.get("optimizer-cpu-offload", False)
-        stack["decoupled_gradients"] = narrow or draft.get("fp8-recipe", "delayed") == "delayed"
+        is_read = narrow or draft.get("fp8-recipe", "delayed") == "delayed"
+        if draft.recipe["optimizer"] == "adamw":
+            stack["decoupled_gradients"] = is_read
     if not stack["overlap_reduce"] and stack.pop("reduce_bucket_numbers", None):
         draft.without_effect("ddp-bucket-size", "gradients are reduced at once, for nothing overlaps")
     stack["cuda_graphs"] = _captures_steps(draft)

@@ -76,11 +76,11 @@ _SOME_STEPS = 1000
 
 
 def _steps(value: Any, question: CompleteQuestion) -> rules.Written:
-    steps = rules.steps_of(question)
-    if steps is not None:
-        return {"tokens.train_steps": steps}
-    note = f"the question names no training_tokens, so train_steps is {_SOME_STEPS}: change it"
-    return rules.Fragment((("tokens.train_steps", _SOME_STEPS),), assumptions=(note,))
+    if value is not None:
+        return rules.counted("tokens.train_steps", value, question.recipe.global_batch_tokens)
+    why = f"the question names no training_tokens, so train_steps is {_SOME_STEPS}"
+    gap = rules.not_expressible(why, "change train_steps", instead=rules.LEFT_OPEN)
+    return rules.combined({"tokens.train_steps": _SOME_STEPS}, gap)
 
 
 def _recompute(value: Any, question: CompleteQuestion) -> rules.Written:
@@ -113,6 +113,17 @@ def _sequence_parallel(value: Any, question: CompleteQuestion) -> rules.Written:
     mode = "REDUCE_SCATTER" if value else "ALL_REDUCE"
     asynchronous = ("parallelism.tp_linear_async_communication", bool(value))
     return rules.Fragment((("parallelism.tp_mode", mode), asynchronous))
+
+
+def _attention(value: Any, question: CompleteQuestion) -> rules.Written:
+    names = {"flash": "flash_attention_2", "flash-2": "flash_attention_2", "eager": "sdpa"}
+    setting = {f"{_MODEL}_attn_implementation": names.get(value, "flash_attention_2")}
+    if value == "flash-2":
+        why = "flash_attention_2 is the kernel that flash stands for, and is read back as that"
+        return rules.combined(setting, rules.not_expressible(why, "set attention to flash"))
+    if value not in names:
+        return rules.combined(setting, rules.not_expressible(f"nanotron has no kernel {value}", _CHANGE_VALUE))
+    return setting
 
 
 _MEBIBYTE = 1 << 20
@@ -149,6 +160,7 @@ RULES: rules.Rules = {
         {
             "recipe.global_batch": lambda value, q: value // (q.recipe.micro_batch * q.layout.data),
             "recipe.training_tokens": _steps,
+            "recipe.attention": _attention,
             "recipe.precision": _precision,
             "recipe.gradient_dtype": _gradients,
             "recipe.recompute": _recompute,

@@ -139,8 +139,20 @@ def _groups(value: Any, question: CompleteQuestion) -> rules.Written:
     return rules.not_expressible(why, fix) if replica_degrees(question) is None else None
 
 
+def _zero_stage(value: Any, question: CompleteQuestion) -> rules.Written:
+    if value == WEIGHTS and question.layout.shard_group == 1:
+        return rules.not_expressible("one rank shards nothing, so the file leaves weights whole", "set zero_stage to 0")
+    why = "weights are sharded with the optimizer or not at all; the file shards them"
+    return rules.fully_sharded(why)(value, question)
+
+
 def _precision(value: Any, question: CompleteQuestion) -> rules.Written:
     mixed = "training.mixed_precision_param"
+    layout = question.layout
+    is_whole = layout.context == 1 and (layout.zero_stage == 0 or layout.shard_group == 1)
+    if value == "bf16-mixed" and is_whole and layout.tensor * layout.pipeline > 1:
+        why = "weights that are split over tensor ranks or stages, and not sharded, are not cast"
+        return rules.combined({mixed: "bfloat16"}, rules.not_expressible(why, "set zero_stage to 3"))
     plain = {
         "bf16-mixed": {mixed: "bfloat16"},
         "fp32": {mixed: "float32"},
@@ -279,16 +291,14 @@ _SHARED: rules.Rules = {
     **rules.rules_of(
         _TABLE["shared"],
         {
-            "recipe.training_tokens": lambda _, q: rules.steps_of(q),
+            "recipe.training_tokens": rules.steps("training.steps"),
             "recipe.precision": _precision,
             "recipe.gradient_dtype": lambda value, q: value == "fp32" or q.recipe.precision == "bf16-pure",
             "recipe.stack.implementation": _compiled,
             "recipe.stack.deterministic": lambda value, _: value or None,
             "layout.data": _replicas,
             "layout.virtual_pipeline": _chunks,
-            "layout.zero_stage": rules.fully_sharded(
-                "weights are sharded with the optimizer or not at all; the file shards them"
-            ),
+            "layout.zero_stage": _zero_stage,
             "layout.shard_group": _groups,
             "layout.reshard_after_forward": lambda value, q: (
                 ("always" if value else "never") if q.layout.zero_stage == 3 else None

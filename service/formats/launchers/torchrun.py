@@ -13,4 +13,4 @@ def _line(request: ExportRequest, program: Program, nodes: Nodes) -> str:
     return "".join(variables) + command_text(words, raw) + "\n"
 
 
-TORCHRUN = launcher("torchrun", _line)
+TORCHRUN = launcher("torchrun", _line, has_files=False)

@@ -86,7 +86,7 @@ def test_software_that_does_not_run_the_question_is_reported_with_the_reason(ask
 def test_nodes_that_a_launcher_fills_otherwise_are_estimated(ask: Ask) -> None:
     question = {**asking(layout={}, global_batch=120), "cluster": {"gpu": "h100-sxm5-80gb", "gpus": 12}}
     found = ask("POST", "/v1/exports/sbatch", json=question, params={"allow_loss": "true"}).json()
-    assert found["loss"]["fields"] == ["cluster.gpus_per_node"]
+    assert found["loss"]["fields"] == ["cluster.gpus_per_node", "recipe.training_tokens"]
     assert found["loss"]["cost_fraction"] > 0
 
 
