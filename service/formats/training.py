@@ -78,6 +78,15 @@ _NOT_ESTIMATED = (
 )  # fmt: skip
 """Programs whose training is not estimated, and why."""
 
+_TRAINS_NOTHING = re.compile(
+    r"(?:generate|sample|merge|convert|preprocess|prepare|tokenize|download|upload|evaluate|eval|inference|infer|serve"
+    r"|quantize|export|plot|expand|checkpoint_util)(?:[_-]\w+)*\.py"
+)
+"""Programs that train nothing, by their names."""
+
+_TASKS = re.compile(r"(?:.*/)?tasks/main\.py")
+"""Megatron-LM's program that fine-tunes encoders and evaluates models."""
+
 _CONFIG_OPTIONS = {
     "job.config_file": "torchtitan",
     "job.config-file": "torchtitan",
@@ -144,6 +153,10 @@ def _joined(commands: Sequence[Command]) -> Iterator[Command]:
 
 def _no_training(script: Script, *, any_program: bool) -> Refused:
     """The refusal of a script without a training that is known."""
+    for word in (word for command in script.commands for word in command.words if _trains_nothing(word.plain)):
+        message = f"{_short(_base(word.plain))} trains no model, by its name"
+        fix = "send the script that starts the training, or state model, recipe and layout"
+        return refusal(script.lines.place(word.source(0)), "no_training", message, fix)
     if any_program:
         start = script.commands[0].words[0].source(0) if script.commands else 0
         message = "the arguments begin with no option, and no command here starts a script with options"
@@ -213,7 +226,7 @@ def _training(script: Script, command: Command, *, any_program: bool) -> _Candid
     """The training that a command starts; None for a command that is not known to train."""
     _refuse_what_is_not_estimated(script, command.words)
     words = _settings_known(script, command.words)
-    if not words:
+    if not words or any(_trains_nothing(word.plain) for word in command.words):
         return None
     if len(words) > MOST_WORDS:
         raise refusal(words[0][1], *TOO_MANY_WORDS)
@@ -230,6 +243,10 @@ def _refuse_what_is_not_estimated(script: Script, words: Sequence[Text]) -> None
                 fix = "no format reads it: state the question itself, for a model of the same size"
                 message = f"{_base(word.plain)} {why}"
                 raise refusal(script.lines.place(word.source(0)), "not_estimated", message, fix)
+
+
+def _trains_nothing(word: str) -> bool:
+    return bool(_TRAINS_NOTHING.fullmatch(_base(word)) or _TASKS.fullmatch(word))
 
 
 def _started(

@@ -200,6 +200,9 @@ def test_a_command_changes_settings_of_the_file_that_it_names(
         ("python3 -m MaxText.train hardware=cpu", "not_a_gpu"),
         ("tune run lora_dpo_distributed --config c.yaml", "not_estimated"),
         ("tune run generate --config c.yaml", "no_training"),
+        ("python tools/generate_samples_gpt.py --num-layers 24 --hidden-size 2048 --micro-batch-size 4", "no_training"),
+        ("python tasks/main.py --task MNLI --num-layers 24 --hidden-size 1024 --seq-length 512", "no_training"),
+        ("python eval_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 1", "no_training"),
         ("tune run full_finetune_distributed --config c.yaml model=torchtune.models.flux.flux_1", "not_estimated"),
     ],
 )

@@ -23,6 +23,8 @@ TEXTS: dict[str, str] = {
     "torchtune": "model: {_component_: torchtune.models.llama3.llama3_8b}\noptimizer: {_component_: torch.optim.AdamW}",
     "maxtext": "base_emb_dim: 4096\nper_device_batch_size: 4\nici_fsdp_parallelism: -1\n",
     "gpt-neox": '{"pipe_parallel_size": 1, "num_layers": 6, "zero_optimization": {"stage": 1}}',
+    "deepspeed-chat": "main.py --model_name_or_path a/b --zero_stage 3 --per_device_train_batch_size 1",
+    "diffusers": "train.py --pretrained_model_name_or_path a/b --resolution 512 --train_batch_size 1",
     "open-instruct": "model_name_or_path: a/b\nuse_slow_tokenizer: false\nper_device_train_batch_size: 1\n",
     "openrlhf": "train_sft.py --micro_train_batch_size 2 --zero_stage 2 --pretrain a/b",
     "ms-swift": "swift.py --model a/b --tuner_type lora --per_device_train_batch_size 1",
@@ -172,6 +174,14 @@ def test_frozen_weights_that_stay_in_fp32_are_not_taken_for_half() -> None:
     text = "trl sft --model_name_or_path gpt2 --use_peft --per_device_train_batch_size 1"
     assert [one.name for one in import_file(None, text).not_understood] == ["use_peft"]
     assert import_file(None, f"{text} --dtype bfloat16").not_understood == ()
+
+
+def test_a_script_of_ones_own_has_the_defaults_of_trainer_though_it_uses_adapters() -> None:
+    text = "{} --model_name_or_path gpt2 --use_peft true --per_device_train_batch_size 1 --target_modules c_attn"
+    own, trl = (import_file(None, text.format(program)).recipe for program in ("sft_own.py", "trl sft"))
+    assert "cross_entropy" not in own["stack"]
+    assert (own["recompute"], own["method"]["targets"]) == ("none", ["q_proj", "k_proj", "v_proj"])
+    assert (trl["stack"]["cross_entropy"], trl["recompute"]) == ("chunked", "full")
 
 
 @pytest.mark.timeout(10)

@@ -20,6 +20,7 @@ FATES = drafts.fates_of({}, trainer.FSDP, trainer.TABLE, _TABLE, trainer.refused
 _LENGTHS = ("max_seq_length", "max_length", "block_size", "model_max_length", "max_seq_len")
 
 _SWITCHES = ("use_peft", "use_lora", "use_peft_lora", "q_lora", "bits")
+_TARGETS = ("lora_target_modules", "lora_modules", "target_modules")
 _IN_4_BITS = ("load_in_4bit", "q_lora", "use_4bit_quantization")
 _IN_8_BITS = ("load_in_8bit", "bits", "use_8bit_quantization")
 _DOUBLED = ("use_bnb_nested_quant", "double_quant", "use_nested_quant")
@@ -46,6 +47,7 @@ def read_trl(entries: Sequence[Entry]) -> drafts.Draft:
 def _read(entries: Sequence[Entry], *, is_trl: bool) -> drafts.Draft:
     own, deepspeed, accelerate = trainer.parted(entries)
     draft = drafts.draft_of(own, FATES)
+    is_trl = is_trl and not _is_own_script(draft)
     trainer.refuse_trainings(draft, _TABLE["trainings"])
     _refuse_programs(draft)
     training = trainer.common_arguments(draft)
@@ -64,6 +66,12 @@ def _read(entries: Sequence[Entry], *, is_trl: bool) -> drafts.Draft:
     if draft.recipe["stack"]["name"] != "deepspeed":
         _put_frozen(draft, training, is_trl=is_trl)
     return draft
+
+
+def _is_own_script(draft: drafts.Draft) -> bool:
+    """Whether a script takes its data in its own way, and so is none of TRL's, which require dataset_name."""
+    is_script = draft.get(PROGRAM, "").endswith(".py")
+    return is_script and not any(name.startswith("dataset") for name in draft.fates)
 
 
 _PROGRAMS = re.compile(
@@ -141,7 +149,7 @@ def _method(draft: drafts.Draft) -> dict[str, Any]:
     if draft.get("full_finetune"):
         return {"name": "full"}
     if switch is None:
-        for name in {"lora_r", "lora_rank", "lora_target_modules", "lora_modules"} & draft.settings.keys():
+        for name in {"lora_r", "lora_rank", *_TARGETS} & draft.settings.keys():
             draft.not_understood(name, "it tells of adapters, and nothing says whether they are used")
         return {"name": "full"}
     rank = draft.get("lora_r", draft.get("lora_rank", 16 if switch == "use_peft" else 8))
@@ -149,7 +157,7 @@ def _method(draft: drafts.Draft) -> dict[str, Any]:
     is_double = next(doubled, switch in ("q_lora", "bits"))
     adapters = trainer.Adapters(
         rank=rank,
-        targets=draft.get("lora_target_modules", draft.get("lora_modules", ())),
+        targets=next((draft.settings[name] for name in _TARGETS if name in draft.settings), ()),
         dropout_fraction=draft.get("lora_dropout", 0.05),
         whole=draft.get("lora_modules_to_save", ()),
         quantization=None if bits is None else "nf4-double" if is_double else "nf4",

@@ -49,6 +49,8 @@ _NOT_RUN = "which is a command, and no command is run"
 _SOURCED = "which the file that is read before may set"
 _BRANCHES = "which depends on a condition that is not known"
 _LOOPS = "which a loop sets"
+_TAKES = re.compile(r"(?:(?!\bdo\b)[^\n]){0,200}?(?:\$\{?[1#@*]|\(\([ ]*[#]|\bgetopts\b)")
+"""The begin of a loop that asks for arguments before each round."""
 _READ = "which is read as the script runs"
 _FORM = "whose form of expansion is not followed"
 
@@ -704,6 +706,9 @@ class _Shell:
         return flow not in ("", "continue")
 
     def _while(self, node: syntax.While) -> Decided:
+        if self._takes_arguments(node):
+            self.script.unset["@"] = None
+            return None
         for _ in range(MOST_ROUNDS):
             status = self._all(node.condition)
             if self._flow:
@@ -716,6 +721,10 @@ class _Shell:
             if self._ends_loop():
                 return None
         return self._loop((*node.condition, *node.body), node.start)
+
+    def _takes_arguments(self, node: syntax.While) -> bool:
+        """Whether a loop goes through the script's arguments, which are not known and then taken to be none."""
+        return self._variables.get("@") is None and bool(_TAKES.match(self._source.text.plain, node.start))
 
     def _loop(self, body: syntax.Nodes, start: int) -> Decided:
         """Commands that run a number of times which is not known."""

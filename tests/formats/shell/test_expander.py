@@ -81,7 +81,7 @@ def test_arguments_of_the_job_are_known() -> None:
     script = "while [ $# -gt 0 ]; do case $1 in --tp) TP=$2; shift 2;; *) shift;; esac; done; run ${TP:-1}"
     assert words_of(script, ("x", "--tp", "4")) == ["run", "4"]
     assert words_of(script, ()) == ["run", "1"]
-    assert unknown_of(script) == ("$TP", 1)
+    assert words_of(script, None) == ["run", "1"]
 
 
 def commands(script: str) -> list[list[str]]:
@@ -157,3 +157,20 @@ def test_files_are_those_that_the_script_writes() -> None:
         "x/a.yaml": "a: x\nb: $Q\nc: 1\n",
         "b": "$D\n",
     }
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "while [[ \"$1\" != '' ]]; do case $1 in -m) shift; M=$1;; esac; shift; done",
+        'while [ $# -gt 0 ]; do case "$1" in --m) M="$2"; shift 2;; esac; done',
+        "while (( $# )); do M=$1; shift; done",
+        "while getopts 'm:' name; do M=$OPTARG; done",
+        'until [ -z "$1" ]; do M=$1; shift; done',
+    ],
+)
+def test_a_loop_over_arguments_that_are_not_known_takes_none(loop: str) -> None:
+    script = f"M=base\n{loop}\nrun $M"
+    assert words_of(script) == ["run", "base"]
+    assert "@" in expanded(script, {}, None).unset
+    assert words_of(script, ()) == ["run", "base"] or "getopts" in loop
