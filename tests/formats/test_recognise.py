@@ -181,6 +181,8 @@ def test_a_script_of_ones_own_has_the_defaults_of_trainer_though_it_uses_adapter
     own, trl = (import_file(None, text.format(program)).recipe for program in ("sft_own.py", "trl sft"))
     assert "cross_entropy" not in own["stack"]
     assert (own["recompute"], own["method"]["targets"]) == ("none", ["q_proj", "k_proj", "v_proj"])
+    (assumed,) = [one for one in import_file(None, text.format("sft_own.py")).assumptions if "adapters" in one]
+    assert assumed == "adapters have TRL's or PEFT's default rank; a script may have its own"
     assert (trl["stack"]["cross_entropy"], trl["recompute"]) == ("chunked", "full")
 
 

@@ -390,9 +390,16 @@ def _operations(draft: Draft, training: Training, beside: Mapping[str, Any]) -> 
     return found
 
 
+LONGEST_SHOWN = 80
+"""Characters of a path that are repeated."""
+
+
 def missing_file(draft: Draft, setting: str) -> Exception:
     """The refusal of a file that another one names and that was not sent."""
-    message = "names a file that was not sent, and how the training is sharded is in it"
+    value = draft.fates[setting].entry.value
+    path = value[0] if isinstance(value, tuple) and value else value
+    named = path if isinstance(path, str) and len(path) <= LONGEST_SHOWN else "a file"
+    message = f"names {named}, which was not sent, and how the training is sharded is in it"
     fix = "send that file too, under its name in files, or write it inside the script"
     return draft.wrong(setting, "missing_file", message, fix)
 

@@ -21,6 +21,8 @@ _LENGTHS = ("max_seq_length", "max_length", "block_size", "model_max_length", "m
 
 _SWITCHES = ("use_peft", "use_lora", "use_peft_lora", "q_lora", "bits")
 _TARGETS = ("lora_target_modules", "lora_modules", "target_modules")
+_OF_ADAPTERS = {"rank": {"lora_r", "lora_rank"}, "matrices": {*_TARGETS}}
+"""Settings that state what adapters have."""
 _IN_4_BITS = ("load_in_4bit", "q_lora", "use_4bit_quantization")
 _IN_8_BITS = ("load_in_8bit", "bits", "use_8bit_quantization")
 _DOUBLED = ("use_bnb_nested_quant", "double_quant", "use_nested_quant")
@@ -153,6 +155,12 @@ def _method(draft: drafts.Draft) -> dict[str, Any]:
             draft.not_understood(name, "it tells of adapters, and nothing says whether they are used")
         return {"name": "full"}
     rank = draft.get("lora_r", draft.get("lora_rank", 16 if switch == "use_peft" else 8))
+    given = draft.settings.keys()
+    missing = [name for name, known in _OF_ADAPTERS.items() if not known & given]
+    if missing and switch not in ("q_lora", "bits"):
+        draft.assumptions.append(
+            f"adapters have TRL's or PEFT's default {' and '.join(missing)}; a script may have its own"
+        )
     doubled = (draft.settings[name] for name in _DOUBLED if name in draft.settings)
     is_double = next(doubled, switch in ("q_lora", "bits"))
     adapters = trainer.Adapters(
