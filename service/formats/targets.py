@@ -8,6 +8,7 @@ from service.formats.frameworks import (
     accelerate,
     axolotl,
     deepspeed,
+    lightning,
     litgpt,
     llama_factory,
     llm_foundry,
@@ -101,6 +102,7 @@ _READERS: Mapping[str, tuple[Callable[[Sequence[Entry]], Draft], Fates]] = {
     "litgpt": (litgpt.read_litgpt, litgpt.FATES),
     "llm-foundry": (llm_foundry.read_llm_foundry, llm_foundry.FATES),
     "maxtext": (maxtext.read_maxtext, maxtext.FATES),
+    "lightning": (lightning.read_lightning, lightning.FATES),
     "torchtune": (torchtune.read_torchtune, torchtune.FATES),
     "llama-factory": (llama_factory.read_llama_factory, llama_factory.FATES),
 }

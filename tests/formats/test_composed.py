@@ -40,6 +40,18 @@ fsdp_config: {sharding_strategy: FULL_SHARD, mixed_precision: PURE}
 
 MAX = "hardware: gpu\nmodel_name: llama3-8b\nper_device_batch_size: 1\nmax_target_length: 4096\n"
 
+CLI = """\
+trainer:
+  accelerator: gpu
+  devices: 4
+  num_nodes: 2
+  precision: bf16-true
+  accumulate_grad_batches: 2
+  strategy: ddp
+model: {class_path: mine.Model, init_args: {model_name_or_path: gpt2}}
+data: {class_path: mine.Data, init_args: {batch_size: 3, max_length: 512}}
+"""
+
 CHANGED: list[tuple[str, str, dict[str, Any]]] = [
     (
         "tune run --nproc_per_node 4 full_finetune_distributed --config {} batch_size=1 longest=1024",
@@ -149,6 +161,34 @@ CHANGED: list[tuple[str, str, dict[str, Any]]] = [
         },
     ),
     (
+        "python main.py fit --config {} --trainer.strategy deepspeed_stage_3_offload --trainer.max_steps 9",
+        CLI,
+        {
+            "model": "gpt2",
+            "layout.data": 8,
+            "layout.zero_stage": 3,
+            "layout.offload": "model",
+            "recipe.precision": "bf16-mixed",
+            "recipe.global_batch": 48,
+            "recipe.stack.reduce_bucket_numbers": 200_000_000,
+            "training_steps": 9,
+        },
+    ),
+    (
+        "python main.py fit --config {} --trainer.strategy=lightning.pytorch.strategies.FSDPStrategy "
+        "--trainer.strategy.init_args.sharding_strategy _HYBRID_SHARD_ZERO2 --optimizer.class_path torch.optim.SGD "
+        "--trainer.strategy.init_args.activation_checkpointing_policy [mine.Block]",
+        CLI,
+        {
+            "layout.zero_stage": 3,
+            "layout.shard_group": 4,
+            "layout.reshard_after_forward": False,
+            "recipe.precision": "bf16-pure",
+            "recipe.recompute": "full",
+            "recipe.optimizer": "sgd",
+        },
+    ),
+    (
         "litgpt pretrain pythia-160m --config {} --devices 8 --train.max_tokens 3e12",
         LIT.replace("checkpoint_dir", "initial_checkpoint_dir"),
         {
@@ -198,6 +238,9 @@ def test_a_command_changes_settings_of_the_file_that_it_names(
         ("python3 -m MaxText.train configs/base.yml", "missing_file"),
         ("python3 -m MaxText.train use_grpo=True", "not_estimated"),
         ("python3 -m MaxText.train hardware=cpu", "not_a_gpu"),
+        ("python main.py fit --trainer.accelerator=tpu --trainer.devices=4", "not_a_gpu"),
+        ("python main.py fit --trainer.devices=4 --trainer.strategy=colossalai", "not_a_choice"),
+        ("python main.py fit --trainer.devices=4 --optimizer.class_path=mine.Best", "not_a_choice"),
         ("tune run lora_dpo_distributed --config c.yaml", "not_estimated"),
         ("tune run generate --config c.yaml", "no_training"),
         ("python tools/generate_samples_gpt.py --num-layers 24 --hidden-size 2048 --micro-batch-size 4", "no_training"),
@@ -228,6 +271,23 @@ def test_a_command_without_its_file_or_of_another_training_is_refused(command: s
 def test_what_maxtext_does_in_its_own_way_is_listed(setting: str) -> None:
     found = import_file("maxtext", f"hardware: gpu\n{setting}\n")
     assert [one.name for one in found.not_understood] == ["hardware", setting.partition(":")[0]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ("precision: transformer-engine", ["trainer.precision"]),
+        ("strategy: fsdp", ["trainer.strategy.init_args.auto_wrap_policy"]),
+        (
+            "devices: auto, strategy: {class_path: DeepSpeedStrategy, init_args: {offload_optimizer: true, "
+            "offload_optimizer_device: nvme}}",
+            ["trainer.strategy.init_args.offload_optimizer_device"],
+        ),
+    ],
+)
+def test_what_lightning_leaves_to_code_or_a_disk_is_listed(settings: str, names: list[str]) -> None:
+    found = import_file("lightning", f"trainer: {{accelerator: gpu, {settings}}}\n")
+    assert [one.name for one in found.not_understood] == names
 
 
 def test_a_model_of_sizes_is_read_and_one_that_is_not_known_is_left_open() -> None:

@@ -92,6 +92,7 @@ def test_a_refusal_repeats_nothing_of_the_file(name: str) -> None:
         "litgpt": "optimizer: c4n4ry\n",
         "llm-foundry": "max_duration: c4n4ry\n",
         "maxtext": "steps: c4n4ry\n",
+        "lightning": "trainer: {devices: c4n4ry}\n",
     }[name]
     assert "c4n4ry" not in str(refused(name, text))
 
@@ -112,6 +113,7 @@ LONG: dict[str, str] = {
     "litgpt": "".join(f"k{n}: 1\n" for n in range(5000)),
     "llm-foundry": "".join(f"k{n}: 1\n" for n in range(5000)),
     "maxtext": "".join(f"k{n}: 1\n" for n in range(5000)),
+    "lightning": "".join(f"k{n}: 1\n" for n in range(5000)),
 }
 
 
