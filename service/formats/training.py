@@ -183,7 +183,7 @@ def _no_training(script: Script, *, any_program: bool) -> Refused:
     return Refused(Problem(field=FIELD, code="no_training", message=message, fix=fix))
 
 
-_SETTINGS_FILE = re.compile(r"[^\s=]+\.(?:ya?ml|toml|json)")
+_SETTINGS_FILE = re.compile(r"[^=]+\.(?:ya?ml|toml|json)")
 
 
 def _absent_files(script: Script) -> Iterator[tuple[Text, str]]:

@@ -183,7 +183,7 @@ class _Shell:
         self._flow = ""
         self._input: Text | None = None
         self._output: Text | None = None
-        self._steps = self._characters = self._depth = self._doubts = 0
+        self._steps = self._characters = self._depth = self._doubts = self._suppositions = 0
         self._sourced = False
 
     # values
@@ -244,6 +244,7 @@ class _Shell:
         if found is None or found.why not in (UNSET, _ARGUMENT) or self._is_of_job(found.name.lstrip("$")):
             return False
         self.script.unset[found.name.lstrip("$")] = None
+        self._suppositions += 1
         return True
 
     def _is_of_job(self, name: str) -> bool:
@@ -634,16 +635,28 @@ class _Shell:
         return self._source.text.source(start)
 
     def _chain(self, node: syntax.Chain) -> Decided:
+        before = self._suppositions
         status = self._run(node.first)
         for operator, other in node.others:
             if self._flow:
                 break
             wanted = operator == "&&"
             if status is wanted:
-                status = self._run(other)
+                status = self._follow_on(before, other)
             elif status is None:
                 self._undecided([partial(self._run, other), _nothing], 0)
         return status
+
+    def _follow_on(self, before: int, *nodes: syntax.Node) -> Decided:
+        """Commands that run by a condition; one that supposes a variable to be unset does not end the script."""
+        if self._suppositions == before:
+            return self._all(nodes)
+        changes, flow = self._trial(partial(self._all, nodes))
+        if flow != "exit":
+            self._flow = flow
+            for name, value in changes.items():
+                self.put(name, value)
+        return None
 
     def _pipeline(self, node: syntax.Pipeline) -> Decided:
         status: Decided = None
@@ -656,6 +669,7 @@ class _Shell:
     def _if(self, node: syntax.If) -> Decided:
         possible: list[syntax.Nodes] = []
         status: Decided = False
+        before = self._suppositions
         for condition, body in node.arms:
             status = self._all(condition)
             if self._flow:
@@ -664,6 +678,8 @@ class _Shell:
                 possible.append(body)
             if status:
                 break
+        if status and len(possible) == 1:
+            return self._follow_on(before, *possible[0])
         return self._branches(possible if status else [*possible, node.otherwise], node.start)
 
     def _branches(self, possible: list[syntax.Nodes], start: int) -> Decided:

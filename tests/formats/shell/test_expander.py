@@ -77,6 +77,11 @@ def test_a_branch_that_leaves_the_script_leaves_no_value() -> None:
     assert words_of("TP=2\nif [ ! -f x ]; then TP=3; exit 1; fi\ncheck || { TP=4; exit; }\nrun $TP") == ["run", "2"]
 
 
+def test_a_variable_that_is_supposed_to_be_unset_does_not_end_the_script() -> None:
+    assert words_of('[ -z "$A" ] && echo A && exit 1\nif [ -z "$B" ]; then B=2; exit 1; fi\nrun') == ["run"]
+    assert words_of('if [ -z "$B" ]; then B=2; fi\nrun $B') == ["run", "2"]
+
+
 def test_arguments_of_the_job_are_known() -> None:
     script = "while [ $# -gt 0 ]; do case $1 in --tp) TP=$2; shift 2;; *) shift;; esac; done; run ${TP:-1}"
     assert words_of(script, ("x", "--tp", "4")) == ["run", "4"]
@@ -129,6 +134,7 @@ def test_a_command_is_found_wherever_it_stands(around: str) -> None:
         ("if a; then b", "not_shell", 1, 13),
         ("a\n)", "not_shell", 2, 1),
         ("A=(a", "not_closed", 1, 3),
+        ("A=<Specify path>/vocab.json\nrun", "placeholder", 1, 3),
         ("a && && b", "not_shell", 1, 6),
         ("[[ a", "not_closed", 1, 1),
         ("(" * 40 + "a", "too_deep", 1, 35),
