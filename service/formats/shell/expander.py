@@ -648,8 +648,8 @@ class _Shell:
         return status
 
     def _follow_on(self, before: int, *nodes: syntax.Node) -> Decided:
-        """Commands that run by a condition; one that supposes a variable to be unset does not end the script."""
-        if self._suppositions == before:
+        """Commands that run by a condition; one that supposes no value or no arguments does not end the script."""
+        if self._suppositions == before and "@" not in self.script.unset:
             return self._all(nodes)
         changes, flow = self._trial(partial(self._all, nodes))
         if flow != "exit":

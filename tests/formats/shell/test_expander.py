@@ -80,6 +80,7 @@ def test_a_branch_that_leaves_the_script_leaves_no_value() -> None:
 def test_a_variable_that_is_supposed_to_be_unset_does_not_end_the_script() -> None:
     assert words_of('[ -z "$A" ] && echo A && exit 1\nif [ -z "$B" ]; then B=2; exit 1; fi\nrun') == ["run"]
     assert words_of('if [ -z "$B" ]; then B=2; fi\nrun $B') == ["run", "2"]
+    assert words_of('M=\nwhile [ $# -gt 0 ]; do M=$1; shift; done\nif [ -z "$M" ]; then exit 1; fi\nrun') == ["run"]
 
 
 def test_arguments_of_the_job_are_known() -> None:
