@@ -5,11 +5,19 @@ Source: batch/v1 of Kubernetes 1.37; jobset.x-k8s.io/v1alpha2 and trainer.kubefl
 volcano-sh/apis@536f121 pkg/apis/batch/v1alpha1/job.go and volcano.sh documentation of the plugins env and svc.
 """
 
+import json
 from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
 
+from service.catalogue import shipped_catalogue
+from service.estimator.complete import CompleteQuestion
 from service.estimator.question import Question
+from service.formats.launchers.manifests import ANNOTATION, LABELS
+from service.formats.model_names import preset_like
+from service.formats.model_names import stated as stated_fields
 from service.formats.program import NAME, Nodes, Program, launcher, script_of
-from service.formats.rules import ExportRequest
+from service.formats.rules import MODEL, ExportRequest, values_of
 from service.formats.text import yaml_text
 
 IMAGE = "IMAGE"
@@ -23,6 +31,30 @@ def _resource_of(question: Question) -> str:
     return next(found, "nvidia.com/gpu")
 
 
+def _selector(question: Question) -> dict[str, str]:
+    """The label of nodes with the GPU, as NVIDIA's feature discovery writes its driver's name; none for other makers.
+
+    Source: NVIDIA/k8s-device-plugin internal/lm/resource.go (blanks of the product's name become hyphens).
+    """
+    row = shipped_catalogue().gpus.get(question.gpu.slug)
+    name = row.aliases[0].replace(" ", "-") if row is not None and row.vendor == "NVIDIA" and row.aliases else ""
+    return {LABELS[0]: name} if name else {}
+
+
+def _annotation(question: CompleteQuestion, program: Program) -> str:
+    """What a check of the object needs beside its command: the GPU, and what the program leaves open."""
+    stated: dict[str, Any] = {"cluster": {"gpu": question.gpu.slug}}
+    values, open_fields = values_of(question), {one.field for one in program.not_expressible if one.left_open}
+    if MODEL in open_fields:
+        stated[MODEL] = preset_like(question.model) or stated_fields(question.model)
+    for part in ("recipe", "layout"):
+        names = [one.name for one in fields(getattr(question, part)) if {part, f"{part}.{one.name}"} & open_fields]
+        found = {name: values[f"{part}.{name}"] for name in names if f"{part}.{name}" in values}
+        found.pop("global_batch_tokens", None)  # global_batch says it
+        stated |= {part: found} if found else {}
+    return json.dumps(stated, default=asdict)
+
+
 def _template(request: ExportRequest, program: Program, nodes: Nodes, **others: str) -> dict[str, object]:
     """A template of pods that each run the program on all GPUs of a node."""
     container: dict[str, object] = {
@@ -34,11 +66,20 @@ def _template(request: ExportRequest, program: Program, nodes: Nodes, **others: 
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - the pod's, not this host's
     }
     memory = {"name": "shm", "emptyDir": {"medium": "Memory"}}
-    return {"spec": {"containers": [container], "volumes": [memory], **others}}
+    selector = {"nodeSelector": _selector(request.question)}
+    return {
+        "spec": {
+            "containers": [container],
+            "volumes": [memory],
+            **(selector if all(selector.values()) else {}),
+            **others,
+        }
+    }
 
 
-def _manifest(api_version: str, kind: str, spec: Mapping[str, object]) -> str:
-    return yaml_text({"apiVersion": api_version, "kind": kind, "metadata": {"name": NAME}, "spec": spec})
+def _manifest(api_version: str, kind: str, spec: Mapping[str, object], request: ExportRequest, program: Program) -> str:
+    metadata = {"name": NAME, "annotations": {ANNOTATION: _annotation(request.question, program)}}
+    return yaml_text({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
 
 
 def _jobset(request: ExportRequest, program: Program, nodes: Nodes) -> str:
@@ -51,7 +92,7 @@ def _jobset(request: ExportRequest, program: Program, nodes: Nodes) -> str:
     }
     replicated = {"name": "node", "replicas": 1, "template": {"spec": job}}
     spec = {"network": {"enableDNSHostnames": True}, "replicatedJobs": [replicated]}
-    return _manifest("jobset.x-k8s.io/v1alpha2", "JobSet", spec)
+    return _manifest("jobset.x-k8s.io/v1alpha2", "JobSet", spec, request, program)
 
 
 JOBSET = launcher("jobset", _jobset)
@@ -65,7 +106,7 @@ def _volcano_job(request: ExportRequest, program: Program, nodes: Nodes) -> str:
         "plugins": {"env": [], "svc": []},
         "tasks": [{"name": "node", "replicas": nodes.count, "template": template}],
     }
-    return _manifest("batch.volcano.sh/v1alpha1", "Job", spec)
+    return _manifest("batch.volcano.sh/v1alpha1", "Job", spec, request, program)
 
 
 VOLCANO = launcher("volcano", _volcano_job)
@@ -80,8 +121,12 @@ def _trainjob(request: ExportRequest, program: Program, nodes: Nodes) -> str:
         "numProcPerNode": nodes.gpus_each,
         "resourcesPerNode": {"limits": {_resource_of(request.question): nodes.gpus_each}},
     }
-    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
-    return _manifest("trainer.kubeflow.org/v1alpha1", "TrainJob", spec)
+    spec: dict[str, object] = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
+    if selector := _selector(request.question):
+        pods = {"template": {"spec": {"template": {"spec": {"nodeSelector": selector}}}}}
+        runtime = {"template": {"spec": {"replicatedJobs": [{"name": "node", **pods}]}}}
+        spec["runtimePatches"] = [{"manager": "traincost", "trainingRuntimeSpec": runtime}]
+    return _manifest("trainer.kubeflow.org/v1alpha1", "TrainJob", spec, request, program)
 
 
 TRAINJOB = launcher("trainjob", _trainjob)
@@ -95,7 +140,7 @@ def _pytorchjob(request: ExportRequest, program: Program, nodes: Nodes) -> str:
         "nprocPerNode": str(nodes.gpus_each),
         "pytorchReplicaSpecs": {kind: {"replicas": count, **replica} for kind, count in kinds.items() if count},
     }
-    return _manifest("kubeflow.org/v1", "PyTorchJob", spec)
+    return _manifest("kubeflow.org/v1", "PyTorchJob", spec, request, program)
 
 
 PYTORCHJOB = launcher("pytorchjob", _pytorchjob)

@@ -171,6 +171,9 @@ def _train_job(spec: Mapping[str, Any]) -> _Training:
     container = {**trainer, "resources": trainer.get("resourcesPerNode")}
     overrides = [*_list(spec, "podTemplateOverrides"), *_list(spec, "podSpecOverrides")]
     selectors = [_object(one, "spec", "nodeSelector") or _object(one, "nodeSelector") for one in overrides]
+    for patch in _list(spec, "runtimePatches"):
+        jobs = _list(_object(patch, "trainingRuntimeSpec", "template", "spec"), "replicatedJobs")
+        selectors += [_object(one, "template", "spec", "template", "spec", "nodeSelector") for one in jobs]
     labels = {name: value for one in selectors for name, value in one.items()}
     return _Training([_Pods(_count(trainer.get("numNodes", 1)), {"containers": [container], "nodeSelector": labels})])
 
