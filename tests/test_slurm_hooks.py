@@ -1,7 +1,7 @@
 """Slurm's hooks with a real Slurm, against a live service and against none."""
 
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -25,6 +25,8 @@ srun torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers {layers} --hidden-
   --position-embedding-type rope --untie-embeddings-and-output-weights --seq-length 4096 --micro-batch-size 1 \\
   --global-batch-size 32 {more} --tensor-model-parallel-size 8 --attention-backend flash
 """
+
+SCRIPTS = Path(__file__).parent / "formats/shell/public"
 
 OK = SCRIPT.format(nodes=1, layers=32, more="--train-iters 2")
 WARN = SCRIPT.format(nodes=1, layers=32, more="--train-iters 2000000")
@@ -66,11 +68,14 @@ def hook_of(address: str, name: str, headers: Mapping[str, str]) -> str:
     return answer.text
 
 
-def submitted(slurm: Mapping[str, str], script: str, folder: Path, *options: str) -> tuple[int, str, str]:
+def submitted(
+    slurm: Mapping[str, str], script: str, folder: Path, *options: str, arguments: Sequence[str] = ()
+) -> tuple[int, str, str]:
     """What sbatch returns and says of a script, and the comment that Slurm keeps of the job."""
     file = folder / "train.sbatch"
     file.write_text(script, encoding="utf-8")
     command = ["sbatch", "--parsable", "--hold", f"--output={folder}/said", "--partition=many", *options, str(file)]
+    command += arguments
     done = subprocess.run(command, env=slurm, capture_output=True, text=True, check=False, timeout=60)
     if done.returncode:
         return done.returncode, done.stderr, ""
@@ -123,6 +128,47 @@ def test_what_cannot_be_judged_is_let_through_and_reported(hooked: Mapping[str, 
     assert (code, comment) == (0, "mine traincost:no_training")
     assert "traincost: unknown: not checked: the script starts no training" in said
     assert submitted(hooked, OTHER.replace("#SBATCH --gpus-per-node=8\n", ""), tmp_path) == (0, "", "")
+
+
+EXAMPLES = {
+    "gpt3-175b": "step-batch-size-schedule (line 40)",
+    "bert-340m": "line 73, column 33: pretrain_bert.py trains an encoder",
+    "t5-220m": "line 72, column 28: pretrain_t5.py trains an encoder and a decoder",
+    "gptoss": "no-rope-fusion (line 130)",
+    "llama3-8b-fp8": "the GPU has no published rate for fp8 arithmetic",
+    "mamba": "hybrid-layer-pattern (line 62)",
+    "llama3-8b-fsdp": "use-nccl-ub (line 122)",
+    "deepseek-v3-fsdp": "moe-flex-dispatcher-backend (line 94)",
+    "mixtral-8x7b": "",
+}
+"""Megatron-LM's example scripts, and why they are not judged; empty for those that are."""
+
+
+@pytest.mark.parametrize(("name", "why"), EXAMPLES.items())
+def test_examples_of_megatron_are_judged_or_the_line_is_shown(
+    hooked: Mapping[str, str], tmp_path: Path, name: str, why: str
+) -> None:
+    script = (SCRIPTS / f"megatron-{name}.sh").read_text(encoding="utf-8")
+    code, said, comment = submitted(hooked, script, tmp_path, "--nodes=4", "--gpus-per-node=8")
+    if why:
+        assert code == 0
+        assert "not checked: " in said
+        assert why in said
+    else:
+        assert comment.startswith("est_") or "traincost: deny: out of memory: " in said
+
+
+@pytest.mark.parametrize("how", ["argument", "environment"])
+def test_a_job_is_judged_with_its_arguments_and_its_environment(
+    hooked: Mapping[str, str], tmp_path: Path, how: str
+) -> None:
+    script = DENY.replace("--num-layers 320", '--num-layers "${1:-$LAYERS}"')
+    assert "$LAYERS" in script
+    for layers, denied in (("320", True), ("2", False)):
+        arguments = [layers] if how == "argument" else []
+        environment = {**hooked, **({} if arguments else {"LAYERS": layers})}
+        code, said, _ = submitted(environment, script, tmp_path, arguments=arguments)
+        assert ((code != 0), "traincost: deny: out of memory: " in said) == (denied, denied)
 
 
 @pytest.mark.parametrize("name", PLUGIN)
