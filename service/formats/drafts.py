@@ -218,7 +218,7 @@ def _leave_open(draft: Draft, entry: Entry, unknown: Unknown) -> None:
     """Leave out a setting whose value is not known, if the question can do without it."""
     if not _LENGTHS.fullmatch(entry.name):
         message = f"{entry.name} depends on {unknown.explained}"
-        fix = "write its value there, give the variable in environment, or state model, recipe and layout"
+        fix = "write its value into the script, set the variable for the job, or state model, recipe and layout"
         raise refusal(entry.place, "unknown_value", message, fix)
     draft.assumptions.append(f"{entry.name} is left out: it depends on {unknown.explained}")
 

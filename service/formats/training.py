@@ -133,7 +133,11 @@ def training_in(
         place = found.lines.place(last.command.words[0].source(0))
         message = "the script starts one of several trainings, by a condition that is not known"
         raise refusal(place, "several_trainings", message, "send the part that starts one of them")
-    return last.started
+    if all(one.trained == last.trained for one in trainings):
+        return last.started
+    return replace(
+        last.started, notes=(*last.started.notes, "the script starts several trainings, and this is the last")
+    )
 
 
 def _joined(commands: Sequence[Command]) -> Iterator[Command]:

@@ -422,12 +422,15 @@ class _Shell:
         if sign == "#":
             return self._length(value, subscript, name, at)
         if not rest:
-            return self._unset_as_unknown(value, name, at)
+            return self._unset_as_unknown(value, name, at, is_array=subscript in ("@", "*"))
         if operator := _DEFAULT.match(rest):
             return self._defaulted(value, name, operator[0], Raw(found.end() + operator.end(), end), at, mode)
         return self._changed(value, name, Raw(found.end(), end), at)
 
-    def _unset_as_unknown(self, value: Value | None, name: str, at: int) -> Value:
+    def _unset_as_unknown(self, value: Value | None, name: str, at: int, *, is_array: bool = False) -> Value:
+        """A value, or an unknown one in place of none; no environment holds an array, so that is empty."""
+        if value is None and is_array:
+            return (self._unknown(f"${{{name}[@]}}", _SOURCED, at, many=True),) if self._sourced else ()
         return self._variable(name, at) if value is None else value
 
     def _subscripted(self, name: str, subscript: str | None, at: int) -> Value | None:

@@ -1,0 +1,103 @@
+"""The training that a script starts, with what is not known of it."""
+
+from typing import Any
+
+import pytest
+
+from service.answers.exports import Imported
+from service.errors import Refused
+from service.features.exports.exports import import_file
+from service.formats.training import Job
+
+MODEL = "--num-layers 2 --hidden-size 64 --num-attention-heads 2 --vocab-size 512 --seq-length 64"
+GPT = f"torchrun pretrain_gpt.py {MODEL}"
+TITAN = "cat > a.toml <<EOF\n[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nseq_len = $LEN\nsteps = 10\nEOF\n"
+
+
+def read(script: str, **job: Any) -> Imported:
+    return import_file("script", script, job=Job(**job))
+
+
+def refused(script: str) -> tuple[str, str, str]:
+    with pytest.raises(Refused) as caught:
+        read(script)
+    (problem,) = caught.value.problems
+    return problem.code, problem.message, problem.fix
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "message"),
+    [
+        (f"{GPT} \\\n  --micro-batch-size $MBS", "unknown_value", "line 2, column 3: micro-batch-size depends on $MBS"),
+        (f"M=$(nvidia-smi)\n{GPT} --micro-batch-size $M", "unknown_value", "of line 1, which is a command"),
+        ("srun $RUN --bf16", "unknown_program", "line 1, column 6: the program depends on $RUN of line 1"),
+        ("cd x\nsrun bash train.sh", "absent_script", "line 2, column 11: the script starts train.sh"),
+        ("axolotl train conf.yml", "absent_file", "line 1, column 15: the settings are in conf.yml"),
+        (f"if $A; then {GPT}; else {GPT} --bf16; fi", "several_trainings", "line 1, column "),
+        ("hostname", "no_training", "starts no training that is known"),
+        ("deepspeed tools/pretrain_t5.py --a 1", "not_estimated", "column 11: pretrain_t5.py trains an encoder"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_named_with_its_line(script: str, code: str, message: str) -> None:
+    found, text, fix = refused(script)
+    assert (found, message in text, bool(fix)) == (code, True, True)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        '--save "$CKPT" --load $CKPT --data-path ${DATA}/x_text_document --tokenizer-model $(pwd)/t.model',
+        "--train-iters $ITERS",
+        "--tensorboard-dir $1",
+        "$@",
+        '"${EMPTY[@]}"',
+    ],
+)
+def test_what_the_question_does_not_need_may_be_unknown(more: str) -> None:
+    found = read(f"EMPTY=()\n{GPT} {more} --micro-batch-size 2")
+    assert (found.recipe["micro_batch"], found.not_understood) == (2, ())
+
+
+@pytest.mark.parametrize("more", ["--seed 1 $EXTRA", "--seq-length 64 $EXTRA", '--seed 1 "${EXTRA[@]}"'])
+def test_words_that_may_hold_any_setting_are_not_understood(more: str) -> None:
+    (one,) = read(f". ./settings\n{GPT} {more}").not_understood
+    assert (one.name.startswith("$"), one.line, "it may hold any setting" in one.why) == (True, 2, True)
+
+
+def test_branches_that_differ_leave_open_what_they_differ_in() -> None:
+    start = "A=(--micro-batch-size 2)\nif [ -f x ]; then A+=({} --data-path a); else A+=({} --mock-data); fi\n"
+    end = f"{GPT} ${{A[@]}}"
+    assert read(start.format("--bf16", "--bf16") + end).recipe["precision"] == "bf16-mixed"
+    assert refused(start.format("--micro-batch-size 4", "--micro-batch-size 8") + end)[0] == "unknown_value"
+
+
+def test_the_job_gives_variables_arguments_and_files() -> None:
+    script = f"{GPT} --micro-batch-size ${{MBS:-$1}} --global-batch-size $((SLURM_NNODES * 8))"
+    found = read(script, variables={"SLURM_NNODES": "4"}, arguments=["2"])
+    assert (found.recipe["micro_batch"], found.recipe["global_batch"]) == (2, 32)
+    named = import_file(
+        "script", "axolotl train c.yml", {"c.yml": "base_model: x\nsequence_len: 8\nmicro_batch_size: 3\n"}
+    )
+    assert (named.format, named.recipe["micro_batch"]) == ("axolotl", 3)
+
+
+def test_a_file_that_the_script_writes_is_read_with_its_variables_and_the_options_beside_it() -> None:
+    end = "torchrun -m torchtitan.train --job.config_file ./a.toml --parallelism.tensor_parallel_degree $((2 * 2))"
+    found = read(f"LEN=4096\n{TITAN}{end}")
+    assert (found.recipe["sequence_length"], found.layout["tensor"]) == (4096, 4)
+    code, message, _ = refused(TITAN.replace("= $LEN", "= '$LEN'") + end)
+    assert (code, message[:7]) == ("unknown_value", "line 6,")
+
+
+def test_a_repeated_option_counts_last_and_the_last_training_is_read() -> None:
+    found = read(f"{GPT} --micro-batch-size 2\n{GPT} --micro-batch-size 3 --micro-batch-size 4")
+    assert found.recipe["micro_batch"] == 4
+    assert "the script starts several trainings, and this is the last" in found.assumptions
+
+
+def test_what_is_taken_to_be_unset_is_told() -> None:
+    found = read(f"{GPT} --micro-batch-size ${{MBS:-2}} ${{1:-}} $@")
+    assert found.assumptions[-2:] == (
+        "variables that the script tests and does not set are taken to be unset: MBS",
+        "the script is read as started without arguments",
+    )
