@@ -83,17 +83,17 @@ def test_torchtitan_of_0_3_reads_its_flags() -> None:
 
 def test_deepspeed_reads_its_json_and_agrees_about_batches() -> None:
     pairs = written("deepspeed")
-    worlds = [(one.layout.data or 1) * one.layout.context for one, _ in pairs]
+    worlds = [(one.layout.data or 1) * one.layout.context * one.layout.tensor for one, _ in pairs]
     items = [{"content": file.content, "world": world} for (_, file), world in zip(pairs, worlds, strict=True)]
     for (question, file), found in zip(pairs, read_by("torch", "deepspeed", items), strict=True):
         layout, recipe = question.layout, question.recipe
         wanted = {
-            "layout.data": layout.data,
+            "layout.data": (layout.data or 1) * layout.tensor,
             "layout.tensor": layout.tensor,
             "layout.pipeline": layout.pipeline,
             "layout.zero_stage": layout.zero_stage,
             "recipe.micro_batch": recipe.micro_batch,
-            "recipe.global_batch": recipe.global_batch,
+            "recipe.global_batch": (recipe.global_batch or 1) * layout.tensor,
             "recipe.recompute": recompute_of(recipe).granularity == "full",
         }
         stages = 1 if found["stages"] == "auto" else found["stages"]
@@ -109,6 +109,7 @@ def test_accelerate_reads_its_yaml_and_knows_every_name() -> None:
     for (question, file), found in zip(pairs, read, strict=True):
         layout, at = question.layout, "parallelism_config_"
         assert found["unknown"] == []
+        assert found["refused"] == ""
         assert found["processes"] == question.cluster.gpus
         context = found.get(f"{at}cp_size", 1) * found.get(f"{at}sp_size", 1)
         got = {"layout.tensor": found.get(f"{at}tp_size", 1), "layout.context": context}

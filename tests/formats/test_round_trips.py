@@ -29,9 +29,6 @@ DEGREES = ("data", "tensor", "context", "pipeline", "virtual_pipeline", "expert"
 BATCHES = ("sequence_length", "micro_batch", "global_batch")
 CATALOGUE = shipped_catalogue()
 
-FOLLOWS = {"megatron-lm": {"data"}}
-"""Degrees that a format leaves to the number of processes."""
-
 
 def read_back(name: str, resolved: CompleteQuestion) -> tuple[ExportedFile, Imported]:
     """The file that a question with every default filled is written as, and what that says."""
@@ -39,12 +36,12 @@ def read_back(name: str, resolved: CompleteQuestion) -> tuple[ExportedFile, Impo
     return written, import_file(name, written.content)
 
 
-def differences(name: str, resolved: CompleteQuestion, written: ExportedFile, found: Imported) -> dict[str, Any]:
+def differences(resolved: CompleteQuestion, written: ExportedFile, found: Imported) -> dict[str, Any]:
     """Degrees, batches and recompute that the file was to hold and that came back otherwise."""
     listed = {one.field for one in written.not_expressible}
-    layout: Mapping[str, Any] = {"pipeline": 1, "virtual_pipeline": 1, "expert": 1, "zero_stage": 0, **found.layout}
-    recipe: Mapping[str, Any] = found.recipe
-    left_out = {f"layout.{degree}" for degree in FOLLOWS.get(name, set())}
+    recipe, stated = with_replicas(found, found.recipe, found.layout, resolved.cluster.gpus)
+    layout: Mapping[str, Any] = {"pipeline": 1, "virtual_pipeline": 1, "expert": 1, "zero_stage": 0, **stated}
+    left_out = set() if "data" in stated else {"layout.data"}  # it follows from the number of processes
     if resolved.layout.expert == 1 or "expert_tensor" not in layout:
         left_out.add("layout.expert_tensor")
     if resolved.layout.shard_group == 1:
@@ -67,7 +64,7 @@ def test_degrees_batches_and_recompute_come_back(asked: CompleteQuestion) -> Non
     resolved = resolve(asked).question
     for name in STACKS_OF:
         written, found = read_back(name, resolved)
-        assert differences(name, resolved, written, found) == {}, name
+        assert differences(resolved, written, found) == {}, name
         assert found.unknown == (), name
 
 
@@ -186,3 +183,28 @@ def test_exchanges_in_pieces_are_not_written_for_torchtitan_without_compiled_lay
     written = TARGETS["torchtitan"].write(ExportRequest(question=asked, version=version))
     assert "async" not in written.content
     assert "recipe.stack.tensor_overlap" in {one.field for one in written.not_expressible}
+
+
+@pytest.mark.parametrize(
+    ("layout", "kind", "listed"),
+    [
+        (Layout(tensor=2, zero_stage=0), "FSDP", {"layout.zero_stage"}),
+        (Layout(tensor=8, zero_stage=0), "MULTI_GPU", set()),
+        (Layout(tensor=2, zero_stage=3), "FSDP", set()),
+        (Layout(zero_stage=3, shard_group=1), "MULTI_GPU", {"layout.zero_stage"}),
+    ],
+)
+def test_accelerate_has_no_whole_replicas_beside_tensor_ranks(layout: Layout, kind: str, listed: set[str]) -> None:
+    recipe = Recipe(sequence_length=1024, global_batch=8, stack="transformers")
+    written, found = read_back("accelerate", resolve(question(DENSE, recipe, layout, gpus=8)).question)
+    assert f"distributed_type: {kind}\n" in written.content
+    assert {one.field for one in written.not_expressible if not one.left_open} == listed
+    assert found.layout["tensor"] * found.layout["data"] == 8
+
+
+def test_deepspeed_counts_the_batch_of_autotp_itself() -> None:
+    recipe = Recipe(sequence_length=1024, global_batch=8, stack="deepspeed")
+    resolved = resolve(question(DENSE, recipe, Layout(tensor=2), gpus=8)).question
+    written, found = read_back("deepspeed", resolved)
+    assert "train_batch_size" not in written.content
+    assert (found.accumulation_steps, found.recipe["micro_batch"]) == (2, 1)

@@ -26,51 +26,53 @@ def _is_fsdp1(question: CompleteQuestion) -> bool:
     return software_of(question.recipe).name == "fsdp1"
 
 
-def _is_unsharded(question: CompleteQuestion) -> bool:
-    """Whether every rank holds a whole replica."""
+def _shards(question: CompleteQuestion) -> int:
+    """Replicas that shard together; all where the group is no whole number of them, or cannot stand beside others."""
     layout = question.layout
-    return layout.zero_stage == 0 and layout.tensor == layout.context == 1
+    shards, left = (1, 0) if layout.zero_stage == 0 else divmod(layout.shard_group, layout.context)
+    is_whole = not left and shards and layout.data % shards == 0
+    stands_beside = shards > 1 or layout.data == 1 or layout.tensor * layout.context == 1
+    return shards if is_whole and stands_beside else layout.data
+
+
+def _is_unsharded(question: CompleteQuestion) -> bool:
+    """Whether the file has every rank hold whole weights, without FSDP."""
+    return not _is_fsdp1(question) and _shards(question) == question.layout.context == 1
 
 
 def _distributed(value: Any, question: CompleteQuestion) -> rules.Written:
     """Settings of the replicas, and of the ranks that shard each of them."""
-    layout = question.layout
+    layout, is_fsdp1 = question.layout, _is_fsdp1(question)
     gap: rules.Written = None
     if layout.pipeline > 1:
         gap = rules.not_expressible("without a pipeline every process is part of a replica", "set pipeline to 1")
-    is_fsdp1 = _is_fsdp1(question)
-    if _is_unsharded(question) and not is_fsdp1:
+    if _is_unsharded(question):
         return rules.combined({"distributed_type": "MULTI_GPU"}, gap)
     kind = {"distributed_type": "FSDP", f"{_FSDP}version": 1 if is_fsdp1 else 2, **_WRAP}
     if is_fsdp1:
         return rules.combined(kind, gap)
-    replicas = layout.data * layout.pipeline  # without a pipeline every process is part of a replica
-    shards = _shards(question) or replicas
-    degrees = {f"{_PARALLEL}dp_replicate_size": replicas // shards, f"{_PARALLEL}dp_shard_size": shards}
+    shards = _shards(question) * (layout.pipeline if _shards(question) == layout.data else 1)
+    replicas = layout.data * layout.pipeline // shards
+    degrees = {f"{_PARALLEL}dp_replicate_size": replicas, f"{_PARALLEL}dp_shard_size": shards}
     return rules.combined({**kind, **degrees}, gap)
 
 
-def _shards(question: CompleteQuestion) -> int | None:
-    """Replicas of which one group shards; None for a group that is no whole number of them."""
-    layout = question.layout
-    if layout.zero_stage == 0:
-        return 1
-    shards, left = divmod(layout.shard_group, layout.context)
-    return None if left or not shards or layout.data % shards else shards
-
-
 def _zero_stage(value: Any, question: CompleteQuestion) -> rules.Written:
-    if value == WEIGHTS and _shards(question) == question.layout.context == 1 and not _is_fsdp1(question):
+    if value == WEIGHTS and _is_unsharded(question):
         return rules.not_expressible("one rank shards nothing, so the file leaves weights whole", "set zero_stage to 0")
+    if value == 0 and question.layout.context == 1 and not _is_unsharded(question) and not _is_fsdp1(question):
+        why = "beside tensor ranks accelerate has replicas that shard, and no others; the file shards weights"
+        return rules.not_expressible(why, "set zero_stage to 3")
     return rules.fully_sharded("ZeRO stage {value} is not FSDP's; the file shards weights too")(value, question)
 
 
 def _groups(value: Any, question: CompleteQuestion) -> rules.Written:
     layout, node = question.layout, question.cluster.gpus_per_node
     if not _is_fsdp1(question):
-        why = "groups that shard hold whole context groups"
-        fix = "make shard_group a multiple of the context degree"
-        return rules.not_expressible(why, fix) if _shards(question) is None else None
+        if layout.zero_stage != WEIGHTS or value == _shards(question) * layout.context:
+            return None
+        why = "groups that shard hold whole context groups, and more than one replica beside tensor or context ranks"
+        return rules.not_expressible(why, "leave shard_group out")
     if layout.zero_stage == 0:
         return {f"{_FSDP}sharding_strategy": "NO_SHARD"}
     is_hybrid = value != layout.data * layout.context
@@ -89,7 +91,7 @@ def _recompute(value: Any, question: CompleteQuestion) -> rules.Written:
     if value.granularity == "none":
         return None
     is_whole = value.granularity == "full" and value.method == "uniform" and (value.layers or 1) == 1
-    if not is_whole or (_is_unsharded(question) and not _is_fsdp1(question)):
+    if not is_whole or _is_unsharded(question):
         return rules.not_expressible(
             "the file can have every wrapped layer recompute, with FSDP alone",
             rules.IN_SCRIPT,
@@ -158,7 +160,7 @@ RULES: rules.Rules = {
             "layout.zero_stage": _zero_stage,
             "layout.shard_group": _groups,
             "layout.reshard_after_forward": lambda value, q: (
-                None if _is_fsdp1(q) or q.layout.zero_stage != 3 else bool(value)
+                None if _is_fsdp1(q) or q.layout.zero_stage != 3 or _is_unsharded(q) else bool(value)
             ),
             "layout.sequence_parallel": lambda value, q: not value or q.layout.tensor == 1,
             "layout.context_method": _context_method,

@@ -83,6 +83,12 @@ def _offload(value: Any, question: CompleteQuestion) -> rules.Written:
     return rules.combined(kept, states) if value == "optimizer-and-activations" else settings[value]
 
 
+def _steps(value: Any, question: CompleteQuestion) -> rules.Written:
+    """Steps of accumulation, and the whole batch, but for AutoTP, whose ranks DeepSpeed counts among the replicas."""
+    steps = {"gradient_accumulation_steps": value // (question.recipe.micro_batch * question.layout.data)}
+    return steps if question.layout.tensor > 1 else {"train_batch_size": value, **steps}
+
+
 def _unless_one(name: str, note: str) -> rules.Rule:
     """Rule of a degree: above one it is written as a setting, with a note; one is the default."""
     return lambda value, _: None if value == 1 else rules.Fragment(((name, value),), assumptions=(note,))
@@ -95,10 +101,7 @@ RULES: rules.Rules = {
     **rules.rules_of(
         _TABLE["rules"],
         {
-            "recipe.global_batch": lambda value, q: {
-                "train_batch_size": value,  # DeepSpeed requires it to agree with the steps
-                "gradient_accumulation_steps": value // (q.recipe.micro_batch * q.layout.data),
-            },
+            "recipe.global_batch": _steps,
             "recipe.precision": _precision,
             "recipe.gradient_dtype": lambda value, _: value,
             "recipe.recompute": _recompute,
