@@ -5,6 +5,7 @@ deepspeed 0.19.8 launcher/runner.py.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import takewhile
 
 from service.formats.composed import PROCESSES, PROGRAM, overrides_in
@@ -54,6 +55,8 @@ def read_words(words: Sequence[tuple[str, Place]]) -> tuple[Entry, ...]:
     """
     if _base(words, 0) == "litgpt" and len(words) > 1:
         return checked_once(_litgpt(words[1:]))
+    if _base(words, 0) == "nemo" and len(words) > 2 and words[1][0] == "llm":
+        return checked_once(_nemo(words[2:]))
     program = max((number for number in range(len(words)) if _is_program(words, number)), default=-1)
     if program < 0:
         return options_in(words)
@@ -63,6 +66,8 @@ def read_words(words: Sequence[tuple[str, Place]]) -> tuple[Entry, ...]:
         return checked_once(
             (*_variables(words[:program]), Entry(PROGRAM, word.rpartition("/")[2], place), *options_in(rest))
         )
+    if _base(words, program) in _RUN_RECIPE:
+        return checked_once((*_launcher(words[:program]), Entry(PROGRAM, _base(words, program), place), *_bridge(rest)))
     return (
         *_launcher(words[:program]),
         Entry(PROGRAM, word.rpartition("/")[2], place),
@@ -108,6 +113,49 @@ def _litgpt(words: Sequence[tuple[str, Place]]) -> Iterator[Entry]:
     for word, where in names[1 + len(kind) :][:1]:
         yield Entry("model_name" if task == "pretrain" else "checkpoint_dir", (word,), where)
     yield from overrides_in(words[len(names) :])
+
+
+_RUN_RECIPE = ("run_recipe.py", "launch_with_nemo_run.py")
+"""Megatron-Bridge's scripts, whose options stand beside changes of a recipe."""
+
+_OF_BRIDGE = {
+    "max_steps": "train.train_iters",
+    "global_batch_size": "train.global_batch_size",
+    "micro_batch_size": "train.micro_batch_size",
+    "seq_length": "dataset.seq_length",
+    **{name: f"model.{name}" for name in (
+        "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size",
+        "virtual_pipeline_model_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size",
+    )},
+}  # fmt: skip
+"""Fields that its options set."""
+
+_SHORT = {
+    "-ms": "max_steps", "-gb": "global_batch_size", "-mb": "micro_batch_size", "-sl": "seq_length",
+    "-tp": "tensor_model_parallel_size", "-pp": "pipeline_model_parallel_size", "-cp": "context_parallel_size",
+    "-vp": "virtual_pipeline_model_parallel_size", "-ep": "expert_model_parallel_size",
+    "-etp": "expert_tensor_parallel_size",
+}  # fmt: skip
+
+
+def _bridge(words: Sequence[tuple[str, Place]]) -> Iterator[Entry]:
+    """The recipe of run_recipe.py with its changes; a change by its field comes before one by its option."""
+    spelled = [(f"--{_SHORT[word]}" if word in _SHORT else word, place) for word, place in words]
+    found = {entry.name: entry for entry in overrides_in(spelled)}
+    for name, entry in found.items():
+        field = _OF_BRIDGE.get(name, name)
+        if field == name or field not in found:
+            yield replace(entry, name=field)
+
+
+_OF_NEMO = {"-f": "--factory", "--yaml": "--config", "-y": "--yes"}
+"""Options of nemo with the names under which its reader takes them."""
+
+
+def _nemo(words: Sequence[tuple[str, Place]]) -> Iterator[Entry]:
+    """What nemo llm is asked to do, its recipe, and the changes of it."""
+    yield Entry(PROGRAM, *words[0])
+    yield from overrides_in([(_OF_NEMO.get(word, word), place) for word, place in words[1:]])
 
 
 def _is_composed(words: Sequence[tuple[str, Place]], program: int) -> bool:

@@ -1,7 +1,7 @@
 """Names of models as Hugging Face's tools write them, and the rows of the catalogue with their dimensions."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import Any
@@ -85,6 +85,18 @@ def _presets() -> Mapping[Model, list[tuple[str, int]]]:
             named = (row.slug, row.model.max_position_embeddings or 0)
             found.setdefault(model_in_one_spelling(row.model, 1), []).append(named)
     return found
+
+
+def changed_model(slug: str, without: Collection[str], changes: Mapping[str, Any]) -> str | dict[str, Any]:
+    """A model of the catalogue as a question spells it, without some of its fields and with others changed.
+
+    >>> changed_model("llama-3-8b", (), {}), changed_model("llama-3-8b", (), {"num_hidden_layers": 4})["hidden_size"]
+    ('llama-3-8b', 4096)
+    """
+    found = shipped_catalogue().find_model(slug).row.model
+    if found is None or not (without or changes):
+        return slug
+    return {name: value for name, value in stated(found).items() if name not in without} | dict(changes)
 
 
 def _plain_names(name: str) -> list[str]:

@@ -34,7 +34,17 @@ _UNDER = {"deepspeed": DEEPSPEED, "accelerate": ACCELERATE}
 _ABOVE = ("transformers", "trl", "axolotl", "llama-factory")
 """Formats of tools that DeepSpeed and accelerate stand under."""
 
-_STARTED = (*_ABOVE, "torchtune", "torchtitan-module", "maxtext", "litgpt", "lightning", "llm-foundry")
+_STARTED = (
+    *_ABOVE,
+    "torchtune",
+    "torchtitan-module",
+    "nemo",
+    "megatron-bridge",
+    "maxtext",
+    "litgpt",
+    "lightning",
+    "llm-foundry",
+)
 """Formats whose readers take what starts the tool."""
 
 

@@ -17,7 +17,8 @@ from tests.estimator.small_models import DENSE
 
 TEXTS: dict[str, str] = {
     "verl": "data:\n  train_batch_size: 1024\nactor_rollout_ref:\n  model:\n    path: Qwen/Qwen2-7B\n",
-    "nemo": "trainer:\n  devices: 8\n  num_nodes: 1\nexp_manager:\n  name: gpt\nmodel:\n  micro_batch_size: 1\n",
+    "nemo": "nemo llm pretrain --factory llama3_8b",
+    "nemo-1": "trainer:\n  devices: 8\n  num_nodes: 1\nexp_manager:\n  name: gpt\nmodel:\n  micro_batch_size: 1\n",
     "megatron-bridge": "model:\n  tensor_model_parallel_size: 2\ntrain:\n  train_iters: 10\n",
     "megatron-yaml": "language_model:\n  num_layers: 24\nmodel_parallel:\n  tensor_model_parallel_size: 1\n",
     "torchtune": "model: {_component_: torchtune.models.llama3.llama3_8b}\noptimizer: {_component_: torch.optim.AdamW}",
@@ -87,7 +88,7 @@ def test_without_a_format_a_text_is_read_or_refused_by_name(name: str) -> None:
 
 def test_what_is_written_is_recognised() -> None:
     asked = question(DENSE, Recipe(sequence_length=1024, global_batch=8), Layout(tensor=2), gpus=8)
-    for name in FORMATS.keys() & TARGETS.keys():
+    for name in (FORMATS.keys() & TARGETS.keys()) - {"megatron-bridge"}:  # a Python function, which is not read
         version = next(iter(TARGETS[name].versions))
         written = TARGETS[name].write(ExportRequest(question=resolve(asked).question, version=version))
         found = recognise(read_any(written.content))

@@ -78,6 +78,8 @@ def test_a_refusal_names_line_and_column(name: str, text: str, code: str, line: 
 def test_a_refusal_repeats_nothing_of_the_file(name: str) -> None:
     text = {
         "megatron-lm": "--seq-length c4n4ry",
+        "megatron-bridge": "run_recipe.py --recipe llama3_8b_pretrain_config train.train_iters=c4n4ry",
+        "nemo": "nemo llm pretrain --factory llama3_8b data.seq_length=c4n4ry",
         "torchtitan-module": "--module llama3 --config llama3_8b --training.steps c4n4ry",
         "megatron-yaml": "language_model:\n  num_layers: c4n4ry\n",
         "nanotron": "tokens:\n  sequence_length: c4n4ry\n",
@@ -99,6 +101,8 @@ def test_a_refusal_repeats_nothing_of_the_file(name: str) -> None:
 
 LONG: dict[str, str] = {
     "megatron-lm": "--a " * MOST_WORDS + "--b",
+    "megatron-bridge": "run_recipe.py --recipe llama3_8b_pretrain_config " + "--a 1 " * MOST_WORDS,
+    "nemo": "nemo llm pretrain --factory llama3_8b " + "--a 1 " * MOST_WORDS,
     "torchtitan-module": "--a " * MOST_WORDS + "--b",
     "megatron-yaml": "".join(f"k{n}: 1\n" for n in range(5000)),
     "nanotron": "".join(f"k{n}: 1\n" for n in range(5000)),

@@ -17,7 +17,7 @@ from service.estimator.question import Model
 from service.estimator.software.precision import PRECISIONS, SHORT_NAMES, decouples_gradients
 from service.estimator.software.stacks import STACKS, implementation_of, software_of
 from service.formats import drafts, rules
-from service.formats.model_names import named_model
+from service.formats.model_names import changed_model, named_model
 from service.formats.text import Entry, command_text, words_of
 
 _WRITE_A_SPEC = "write the layer in a spec of your own and name it by --spec"
@@ -232,6 +232,28 @@ def _spelled(draft: drafts.Draft, name: str) -> str | None:
     """The one word of a setting whose value is known."""
     value = draft.fates[name].entry.value if name in draft.fates else None
     return value[0] if isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], str) else None
+
+
+_SIZES = (
+    "num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",
+    "vocab_size", "num_experts", "num_experts_per_tok", "moe_intermediate_size",
+)  # fmt: skip
+
+
+def _put_named_model(draft: drafts.Draft, slug: str, without: Sequence[str]) -> bool:
+    """Set a model of the catalogue with the sizes that options change, and return whether it has experts."""
+    changes: dict[str, Any] = {}
+    for path, option in rules.options_of(MODEL_RULES).items():
+        field = path.removeprefix("model.")
+        if option.name in draft.settings and field in _SIZES:
+            changes[field] = draft.settings[option.name]
+        elif option.name in draft.settings:
+            draft.not_understood(option.name, "it changes the model that is named")
+    model = named_model(slug).model
+    if model is not None:
+        draft.settings.setdefault("num-layers", model.num_hidden_layers)
+    draft.model = changed_model(slug, without, changes)
+    return bool(model and changes.get("num_experts", model.num_experts))
 
 
 def _usual_mlp_width(draft: drafts.Draft, hidden: int) -> int:
@@ -635,9 +657,9 @@ def read_megatron(entries: Sequence[Entry]) -> drafts.Draft:
     return complete(drafts.draft_of(entries, FATES))
 
 
-def complete(draft: drafts.Draft) -> drafts.Draft:
-    """Complete a draft with what Megatron-LM makes of the options in its settings."""
-    sparse = put_model(draft)
+def complete(draft: drafts.Draft, slug: str = "", without: Sequence[str] = ()) -> drafts.Draft:
+    """Complete a draft with what Megatron-LM makes of the options in its settings, or with a model of the catalogue."""
+    sparse = _put_named_model(draft, slug, without) if slug else put_model(draft)
     _put_layout(draft, sparse=sparse)
     _put_stages(draft)
     _put_recipe(draft)

@@ -21,7 +21,7 @@ _ABOVE = ("swiglu", "squared_relu", "openai_gelu", "quick_geglu", "group_query_a
 """Arguments that language_model decides."""
 
 FATES = field_fates(
-    _TABLE, "language_model.", "model_parallel.", "", own={name: f"arguments.{name}" for name in _ABOVE}
+    [_TABLE], ("language_model.", "model_parallel.", ""), {name: f"arguments.{name}" for name in _ABOVE}
 )
 
 

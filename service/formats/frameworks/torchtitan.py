@@ -5,15 +5,15 @@ config/configs.py; torchtitan 0.2.2 and 0.3.0, distributed/pipeline_parallel.py.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-from service.catalogue import shipped_catalogue
 from service.estimator.complete import CompleteQuestion
 from service.estimator.degrees import WEIGHTS
 from service.estimator.question import Model, Recompute
 from service.estimator.software.stacks import software_of
 from service.formats import drafts, rules
+from service.formats.model_names import changed_model
 from service.formats.text import Entry, Settings, command_text, nested, toml_text, words_of
 
 _TABLE = rules.framework_table(
@@ -78,13 +78,7 @@ class RegisteredModel:
     @property
     def model(self) -> str | dict[str, Any]:
         """The model as a question spells it."""
-        found = shipped_catalogue().find_model(self.slug).row.model if self.without else None
-        if found is None:
-            return self.slug
-        values = {
-            one.name: getattr(found, one.name) for one in fields(found) if getattr(found, one.name) != one.default
-        }
-        return {name: value for name, value in values.items() if name not in self.without and value != ()}
+        return changed_model(self.slug, self.without, {})
 
 
 def _registered(row: dict[str, Any]) -> RegisteredModel:

@@ -57,7 +57,14 @@ _MATRICES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("out_proj", "dense"), ("o_proj",)),
     **dict.fromkeys(("dense_h_to_4h", "fc1", "c_fc"), ("up_proj",)),
     **dict.fromkeys(("dense_4h_to_h", "fc2"), ("down_proj",)),
-    "gate_up_proj": ("gate_proj", "up_proj"),
+    **dict.fromkeys(("gate_up_proj", "linear_fc1"), ("gate_proj", "up_proj")),
+    "linear_qkv": ("q_proj", "k_proj", "v_proj"),
+    "linear_proj": ("o_proj",),
+    "linear_fc2": ("down_proj",),
+    "linear_q_down_proj": ("q_a_proj",),
+    "linear_q_up_proj": ("q_b_proj",),
+    "linear_kv_down_proj": ("kv_a_proj_with_mqa",),
+    "linear_kv_up_proj": ("kv_b_proj",),
 }
 """Matrices of a question by the names of modules; one module with several shares an adapter's input half."""
 

@@ -1,0 +1,73 @@
+"""Megatron-Bridge's recipes by name with their changes, as run_recipe.py takes them, and its YAML of a configuration.
+
+Source: NVIDIA-NeMo/Megatron-Bridge@067f987 scripts/training/run_recipe.py (options and the fields that they set),
+src/megatron/bridge/recipes, src/megatron/bridge/training/mixed_precision.py.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from service.formats import drafts, rules
+from service.formats.composed import started
+from service.formats.frameworks import named_recipes
+from service.formats.frameworks.megatron_fields import field_fates
+from service.formats.text import Entry
+from service.text_bounds import Place, refusal
+
+_TABLE = rules.framework_table("megatron_bridge_recipes", *drafts.FATES, "own", "mixed", "aliases", "recipes")
+
+RECIPES: Mapping[str, Mapping[str, Any]] = _TABLE["recipes"]
+"""What each recipe sets, by its name without _config."""
+
+_SECTIONS = ("mixed_precision.", "train.", "dataset.", "ddp.", "dist.", "model.", "optimizer.", "")
+
+FATES = field_fates(
+    [named_recipes.TABLE, _TABLE], _SECTIONS, {**named_recipes.TABLE["own"], **_TABLE["own"]}, repeats=True
+)
+
+_CONFIG = "_config"
+_MODES = {"pretrain": "pretrain", "sft": "sft", "lora": "peft", "dora": "peft", "peft": "peft"}
+"""Parts of recipes' names by what run_recipe.py is asked to do."""
+
+
+def read_megatron_bridge(entries: Sequence[Entry]) -> drafts.Draft:
+    """The draft of a recipe's name with its changes, or of a configuration that is written out."""
+    begun = started(entries)
+    own = [entry for entry in begun.entries if entry.name not in ("recipe", "model", "mode")]
+    named = next((entry for entry in entries if entry.name in ("recipe", "model")), None)
+    row = _row(entries, named) if named is not None else {}
+    at = named.place if named is not None else Place(1, 1)
+    draft = named_recipes.recipe_draft(own, FATES, row, at)
+    if named is not None:
+        draft.fates["named recipe"] = drafts.Setting(named, "understood")
+    _put_precision(draft)
+    return named_recipes.complete(draft, row, begun.processes)
+
+
+def _row(entries: Sequence[Entry], named: Entry) -> Mapping[str, Any]:
+    """The row of a recipe, or of a model's recipe for a mode."""
+    texts = {entry.name: _text(entry) for entry in entries if entry.name in ("recipe", "model", "mode")}
+    name = texts.get("recipe", "").removesuffix(_CONFIG)
+    if "model" in texts:
+        name = f"{texts['model']}_{_MODES.get(texts.get('mode', ''), '')}"
+    row = RECIPES.get(_TABLE["aliases"].get(name, name))
+    if row is None:
+        fix = "name one such as llama3_8b_pretrain_config, or state the question itself"
+        raise refusal(named.place, "not_known", f"{named.name} is no recipe that is known", fix)
+    return {**row, "unread": "adapters are of another kind"} if texts.get("mode") == "dora" else row
+
+
+def _text(entry: Entry) -> str:
+    value = entry.value
+    return str(value[0]) if isinstance(value, tuple) and value else str(value)
+
+
+def _put_precision(draft: drafts.Draft) -> None:
+    """What a precision by its name sets, unless fields say it."""
+    settings = draft.settings
+    chosen = draft.chosen("mixed-precision", _TABLE["mixed"], "bf16_mixed") if not settings.get("fp16") else {}
+    for name, value in chosen.items():
+        if name == "unread":
+            draft.not_understood("mixed-precision", value)
+        elif name not in draft.fates:
+            settings.setdefault(name, value)

@@ -1,0 +1,1 @@
+nemo llm pretrain --factory "llama3_70b(num_nodes=128)"
