@@ -341,7 +341,7 @@ def _of_any(script: Script, words: Words, *, any_program: bool) -> Started | Non
     return _started(script, words, None, entries)
 
 
-_PROGRAMS = frozenset({"-m", "trl", "llamafactory-cli", "tune", "litgpt", "axolotl"})
+_PROGRAMS = frozenset({"-m", "trl", "llamafactory-cli", "tune", "litgpt", "axolotl", "nemo"})
 
 
 def _names_a_program(words: Words) -> bool:
