@@ -369,6 +369,12 @@ def _files_named(script: Script, words: Words, own: str | None) -> dict[str, str
 def _notes(script: Script) -> tuple[str, ...]:
     names = sorted(name for name in script.unset if name not in ("@", "#") and not name.isdigit())
     notes = []
+    if script.sourced:
+        file = script.sourced[0]
+        line = script.lines.place(file.source(0)).line
+        notes.append(
+            f"{_short(script.spelled(file.plain))}, which line {line} reads, is not here: nothing that it sets counts"
+        )
     if names:
         shown = ", ".join(names[:8]) + (" and others" if len(names) > 8 else "")
         notes.append(f"variables that the script tests and does not set are taken to be unset: {shown}")

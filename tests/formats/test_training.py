@@ -95,6 +95,12 @@ def test_a_repeated_option_counts_last_and_the_last_training_is_read() -> None:
     assert "the script starts several trainings, and this is the last" in found.assumptions
 
 
+def test_a_file_that_is_read_and_not_here_is_told() -> None:
+    note = "./settings, which line 2 reads, is not here: nothing that it sets counts"
+    assert note in read(f"TP=2\nsource ./settings\n{GPT}").assumptions
+    assert not any("is not here" in one for one in read(f"source venv/bin/activate\n{GPT}").assumptions)
+
+
 def test_what_is_taken_to_be_unset_is_told() -> None:
     found = read(f"{GPT} --micro-batch-size ${{MBS:-2}} ${{1:-}} $@")
     assert found.assumptions[-2:] == (

@@ -87,6 +87,8 @@ class Script:
     """Files that it writes, by their paths as they are spelled."""
     absent: list[Text] = field(default_factory=list)
     """Scripts that it starts and does not write."""
+    sourced: list[Text] = field(default_factory=list)
+    """Files whose commands it follows as its own and does not write, but for those that set up programs."""
     unset: dict[str, None] = field(default_factory=dict)
     """Variables that were taken to be unset."""
     unknown: list[Unknown] = field(default_factory=list)
@@ -973,6 +975,7 @@ class _Shell:
                 self.follow(text)
             elif not _HARMLESS.fullmatch(fields[1].plain):
                 self._sourced = True
+                self.script.sourced.append(fields[1])
         return True
 
     def _evaluate(self, fields: list[Text], _: syntax.Simple) -> Decided:

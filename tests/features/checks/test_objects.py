@@ -151,3 +151,19 @@ def test_what_another_object_made_is_checked_with_it(ask: Ask) -> None:
     manifest = training("job", LARGE)
     manifest["metadata"]["ownerReferences"] = [{"kind": "JobSet", "name": "train", "controller": True}]
     assert reviewed(ask, manifest) == {"uid": "1", "allowed": True}
+
+
+def test_variables_of_the_container_are_those_of_its_script(ask: Ask) -> None:
+    def answered(layers: int) -> dict[str, Any]:
+        manifest = training("job", 0)
+        script = f"torchrun {MEGATRON.format(layers='$LAYERS')}"
+        for container in containers_of(manifest):
+            container |= {
+                "command": ["bash", "-c", script],
+                "args": [],
+                "env": [{"name": "LAYERS", "value": str(layers)}],
+            }
+        return reviewed(ask, manifest)
+
+    assert answered(SMALL)["auditAnnotations"]["estimate"].startswith("est_")
+    assert answered(LARGE)["allowed"] is False
