@@ -94,15 +94,23 @@ def overridden(base: Sequence[Entry], changes: Sequence[Entry]) -> tuple[Entry, 
     return tuple(found.values())
 
 
-def started(entries: Sequence[Entry]) -> Started:
-    """A tool's own settings and what starts it; a file that a command names and that was not sent is refused."""
+def started(entries: Sequence[Entry], shipped: str = "") -> Started:
+    """A tool's own settings and what starts it; a file that a command names and that was not sent is refused.
+
+    The file of the tool's defaults, which it ships by that name, is not missed.
+    """
     apart = {entry.name: entry for entry in entries if entry.name in (CONFIG, PROGRAM, PROCESSES)}
-    if CONFIG in apart:
+    if CONFIG in apart and (not shipped or _file_name(apart[CONFIG]) != shipped):
         message = f"{CONFIG} names a file that was not sent, and most settings are in it"
         raise refusal(apart[CONFIG].place, "missing_file", message, "send that file too, under its name in files")
     own = referred(tuple(entry for entry in entries if entry.name not in apart))
     program = str(apart[PROGRAM].value) if PROGRAM in apart else ""
     return Started(own, program, apart[PROCESSES].value if PROCESSES in apart else None)
+
+
+def _file_name(entry: Entry) -> str:
+    value = entry.value[0] if isinstance(entry.value, tuple) and entry.value else entry.value
+    return str(value).rpartition("/")[2]
 
 
 def referred(entries: Sequence[Entry]) -> tuple[Entry, ...]:

@@ -53,6 +53,7 @@ def read_words(words: Sequence[tuple[str, Place]]) -> tuple[Entry, ...]:
     >>> [(one.name, one.value) for one in read_words(words)]
     [('accelerate.num_processes', 2), ('program', 'full'), ('config', ('c.yaml',)), ('seed', ('4',))]
     """
+    words = _from_tool(words)
     if _base(words, 0) == "litgpt" and len(words) > 1:
         return checked_once(_litgpt(words[1:]))
     if _base(words, 0) == "nemo" and len(words) > 2 and words[1][0] == "llm":
@@ -97,6 +98,16 @@ def _variables(words: Sequence[tuple[str, Place]]) -> Iterator[Entry]:
 
 def _base(words: Sequence[tuple[str, Place]], number: int) -> str:
     return words[number][0].rpartition("/")[2] if number >= 0 else ""
+
+
+def _from_tool(words: Sequence[tuple[str, Place]]) -> Sequence[tuple[str, Place]]:
+    """The words from a tool's own program on, without the scheduler's before it."""
+    for number in range(len(words) - 1):
+        after = words[number + 1][0]
+        name = _base(words, number)
+        if (name == "tune" and after == "run") or (name == "litgpt" and after.startswith(("finetune", "pretrain"))):
+            return words[number:]
+    return words
 
 
 def _is_tune(words: Sequence[tuple[str, Place]]) -> bool:

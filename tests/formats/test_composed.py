@@ -64,6 +64,17 @@ CHANGED: list[tuple[str, str, dict[str, Any]]] = [
         {"layout.data": 2, "layout.tensor": 8, "layout.zero_stage": 3},
     ),
     ("tune run full_finetune_single_device --config {}", TUNE, {"layout.data": 1, "layout.zero_stage": 0}),
+    ("srun --gpus 8 litgpt finetune_full --config {} --devices 2 --num_nodes 1", LIT, {"layout.data": 2}),
+    (
+        "python3 -m MaxText.train MaxText/configs/base.yml hardware=gpu model_name=llama3-70b per_device_batch_size=2",
+        "",
+        {"model": "llama-3-70b", "recipe.micro_batch": 2, "recipe.sequence_length": 2048},
+    ),
+    (
+        "srun -N 2 tune run --nproc_per_node 4 full_finetune_distributed --config {} batch_size=1",
+        TUNE,
+        {"recipe.micro_batch": 1, "layout.data": 4},
+    ),
     (
         "tune run lora_finetune_distributed --config {} model=torchtune.models.qwen3.lora_qwen3_8b_base "
         "model.lora_attn_modules=[q_proj,output_proj] model.lora_rank=4",
@@ -212,7 +223,7 @@ def value_at(found: Any, path: str) -> Any:
 def test_a_command_changes_settings_of_the_file_that_it_names(
     command: str, text: str, expected: dict[str, Any]
 ) -> None:
-    found = import_file(None, command.format("configs/c.yaml"), {"c.yaml": text})
+    found = import_file(None, command.format("configs/c.yaml"), {"c.yaml": text} if text else {})
     assert {path: value_at(found, path) for path in expected} == expected
 
 
@@ -235,7 +246,7 @@ def test_a_command_changes_settings_of_the_file_that_it_names(
             "composer train/train.py model.name=hf_causal_lm max_duration=1ep model.peft_config.peft_type=IA3",
             "not_estimated",
         ),
-        ("python3 -m MaxText.train configs/base.yml", "missing_file"),
+        ("python3 -m MaxText.train configs/gpu/models/llama2_7b.yml", "missing_file"),
         ("python3 -m MaxText.train use_grpo=True", "not_estimated"),
         ("python3 -m MaxText.train hardware=cpu", "not_a_gpu"),
         ("python main.py fit --trainer.accelerator=tpu --trainer.devices=4", "not_a_gpu"),

@@ -58,7 +58,7 @@ _XLA = "JAX's compiler plans memory in its own way, which is not estimated: the 
 
 def read_maxtext(entries: Sequence[Entry]) -> drafts.Draft:
     """The draft of a file or a command."""
-    run = started(entries)
+    run = started(entries, shipped="base.yml")
     draft = drafts.draft_of(run.entries, FATES)
     _refuse_others(draft)
     _put_layout(draft)
