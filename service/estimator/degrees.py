@@ -5,9 +5,11 @@ neighbours, context ranks lie a tensor group apart, experts are placed inside da
 come replicas and then stages (tp-cp-ep-dp-pp), or stages and then replicas (tp-cp-ep-pp-dp).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import wraps
 from math import inf
-from typing import get_args
+from typing import Any, ParamSpec, TypeVar, get_args
 
 from service.estimator.answer import CollectiveName, Content
 from service.estimator.complete import CompleteLayout, CompleteRecipe
@@ -24,9 +26,22 @@ from service.estimator.numeric import (
 )
 from service.estimator.question import Model, RankOrder
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Results:
+    __slots__ = ("results",)
+
+    results: dict[tuple[object, ...], tuple[Any, tuple[object, ...]]]
+    """What shared formulas gave, and their arguments, which stay alive as long."""
+
+    def __post_init__(self) -> None:
+        self.results = {}
+
 
 @dataclass(slots=True, kw_only=True)
-class Degrees:
+class Degrees(_Results):
     """The degrees of one layout and its batch, or of a column of them; every one is filled."""
 
     data: Amount
@@ -58,6 +73,27 @@ class Degrees:
     def expert_data(self) -> Amount:
         """Ranks that hold the same experts [1]."""
         return self.data * self.context * self.tensor / (self.expert * self.expert_tensor)
+
+
+def evaluated_once(formula: Callable[P, T]) -> Callable[P, T]:
+    """A formula of degrees that is evaluated once for the same arguments, as long as the degrees live.
+
+    Arguments are the same if they are one object, or equal floats. Nobody changes what such a formula gives.
+    """
+
+    @wraps(formula)
+    def result(*args: P.args, **named: P.kwargs) -> T:
+        degrees = next(one for one in args if isinstance(one, Degrees))
+        key = (formula, *((one,) if type(one) is float else id(one) for one in args))
+        if named:
+            return formula(*args, **named)
+        if key not in degrees.results:
+            others = tuple(one for one in args if one is not degrees)  # no cycle, so that all is freed at once
+            degrees.results[key] = formula(*args, **named), others
+        found: T = degrees.results[key][0]
+        return found
+
+    return result
 
 
 OPTIMIZER_STATES, GRADIENTS, WEIGHTS = 1, 2, 3
@@ -96,6 +132,7 @@ def padded_vocabulary(model: Model, multiple: int, tensor: Amount) -> Amount:
     return ceil_div(model.vocab_size, multiple * tensor) * multiple * tensor
 
 
+@evaluated_once
 def divisors(degrees: Degrees, model: Model, multiple: int) -> tuple[Amount, ...]:
     """By how much each `Split` divides an amount, in the order of `Split`.
 

@@ -172,6 +172,19 @@ def equal_everywhere(a: Amount, b: Amount) -> bool:
     return bool((a == b).all())  # type: ignore[union-attr]  # one of them is a column
 
 
+def number_or_column(amount: Amount) -> Amount:
+    """An amount as one number where it is the same in every layout, so that what follows is computed once for all.
+
+    >>> from numpy import array
+    >>> number_or_column(array([1.0, 1.0])), number_or_column(array([1.0, 2.0])).tolist()
+    (1.0, [1.0, 2.0])
+    """
+    if isinstance(amount, _NUMBERS):
+        return amount
+    first = float(amount.flat[0])
+    return first if equal_everywhere(amount, first) else amount
+
+
 def ceil_div(a: Amount, b: Amount) -> Amount:
     """a / b rounded up; exact for integers, and for columns below 2^53.
 

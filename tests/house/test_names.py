@@ -35,7 +35,7 @@ COUNTS = frozenset({
     "layer_branches", "layers", "local_ranks", "maximum", "measured_scale", "micro_batches", "micro_batches_in_flight",
     "minimum", "most_parameters_served", "one_group_parameters",
     "network_scale", "optimal_parameters", "own_scale", "padded_vocabulary",
-    "passes", "piece_copies", "product_scale", "rank_logits", "ranks", "recomputed_layers",
+    "number_or_column", "passes", "piece_copies", "product_scale", "rank_logits", "ranks", "recomputed_layers",
     "reduce_bucket_numbers", "reduced_group",
     "repeated_forwards", "rows", "rule_parameters",
     "scale", "shape", "shards", "slowness", "spread_scale", "square_root", "stack_scale",

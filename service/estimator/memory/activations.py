@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial, reduce
 
-from service.estimator.degrees import OPTIMIZER_STATES, Degrees, divisors, padded_vocabulary
+from service.estimator.degrees import OPTIMIZER_STATES, Degrees, divisors, evaluated_once, padded_vocabulary
 from service.estimator.model.ledger import (
     WIDE_BYTES,
     Op,
@@ -165,6 +165,7 @@ def stage_activations(workload: Workload, degrees: Degrees, stage: Stage) -> Act
     return Activations(saved_bytes, dropped, most, most_whole, layer_bytes)
 
 
+@evaluated_once
 def layer_bytes_of(workload: Workload, degrees: Degrees, rule: Recompute) -> list[Amount]:
     """Bytes that one layer of each kind keeps of one micro-batch, but for full recompute."""
     split = divisors(degrees, workload.model, workload.vocabulary_multiple)
@@ -452,6 +453,7 @@ WHOLE_LOSSES = ("eager", "compiled")
 Source: pytorch/torchtitan@9dec370 config_manager.py (enable_loss_parallel)."""
 
 
+@evaluated_once
 def rank_logits(workload: Workload, degrees: Degrees) -> Amount:
     """Logits of one micro-batch on one rank of the last stage.
 
@@ -466,6 +468,7 @@ def rank_logits(workload: Workload, degrees: Degrees) -> Amount:
     return workload.recipe.sequence_length * degrees.micro_batch / degrees.context * _head_rows(workload, degrees)
 
 
+@evaluated_once
 def logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes that the logits of one micro-batch and their losses hold on one rank of the last stage, at their peak.
 
@@ -608,6 +611,7 @@ def logit_bytes(workload: Workload, degrees: Degrees) -> Amount:
     return each
 
 
+@evaluated_once
 def kept_logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes that the losses of one micro-batch keep until it runs backward, on one rank of the last stage.
 

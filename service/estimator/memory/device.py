@@ -6,7 +6,7 @@ from typing import Literal
 
 from service.estimator.answer import Basis, Interval, Verdict
 from service.estimator.constants import STEP_CONSTANTS, MeasuredBytes, calibration_of
-from service.estimator.degrees import OPTIMIZER_STATES, WEIGHTS, Degrees, divisors
+from service.estimator.degrees import OPTIMIZER_STATES, WEIGHTS, Degrees, divisors, evaluated_once
 from service.estimator.memory.activations import RankLoad, rank_logits
 from service.estimator.numeric import Amount, Condition, both, either, maximum, minimum, summed, where
 from service.estimator.parallelism.stages import stream_bytes
@@ -120,6 +120,7 @@ SEGMENT_HOLE_BYTES = 2.0
 Source: replays of the caching allocator's rules for torchtitan's losses."""
 
 
+@evaluated_once
 def cached_bytes(workload: Workload, degrees: Degrees, load: RankLoad, gradient_bytes: Amount) -> Amount:
     """Bytes that the allocator holds for streams of their own, and in holes that nothing fits, at the peak of one rank.
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from service.estimator.answer import Phase
 from service.estimator.complete import CompleteLayout
-from service.estimator.degrees import OPTIMIZER_STATES, Degrees
+from service.estimator.degrees import OPTIMIZER_STATES, Degrees, evaluated_once
 from service.estimator.memory.activations import RankLoad
 from service.estimator.memory.device import FlatCopies, cached_bytes, flat_copies
 from service.estimator.memory.states import (
@@ -375,7 +375,7 @@ def stage_bytes(
     host = summed(spread[name] for name in (*offloaded, *HOST_COPIES.get(layout.offload, ())))
     if offloaded:
         in_step = _IN_STEP if "master_weights" in offloaded else ("update_buffers",)
-        spread |= dict.fromkeys((*offloaded, *in_step), 0.0)
+        spread = spread | dict.fromkeys((*offloaded, *in_step), 0.0)
         trained = load.updated.dense_trained, load.updated.expert_trained
         host = host + sharded_bytes(*trained, degrees, HOST_GRADIENT_BYTES, OPTIMIZER_STATES)
     recomputed, buffers = load.recomputed_bytes, load.layer_buffer_bytes
@@ -448,6 +448,7 @@ def put_flat_copies(rank_bytes: StageBytes, copies: FlatCopies) -> None:
     rank_bytes.copied_peak = maximum(highest + beside, reduce(maximum, shorter) + copies.every_bytes)
 
 
+@evaluated_once
 def spread_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> dict[str, Amount]:
     """Bytes of the lines that the data group may shard, with what the fullest rank has of whole matrices."""
     spread = {
@@ -462,6 +463,7 @@ def spread_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> dict[s
     return spread | step_gradient_lines(workload, degrees, load, spread["step_gradients"])
 
 
+@evaluated_once
 def early_gradient_bytes(
     workload: Workload, degrees: Degrees, spread: dict[str, Amount], gathered: AllGatheredWeights
 ) -> Amount:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from service.estimator.degrees import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, Degrees
+from service.estimator.degrees import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, Degrees, evaluated_once
 from service.estimator.memory.activations import RankLoad
 from service.estimator.numeric import Amount, both, is_nothing, maximum, minimum, where
 from service.estimator.parallelism.buckets import gather_bucket_numbers, reduce_bucket_numbers, reduces_beside
@@ -265,6 +265,7 @@ class AllGatheredWeights:
     """Whole gradients that wait from micro-batch to micro-batch until the last one; 0 where each is reduced."""
 
 
+@evaluated_once
 def all_gathered_weights(
     workload: Workload, degrees: Degrees, load: RankLoad, chunks: Amount = 1
 ) -> AllGatheredWeights:
@@ -317,6 +318,7 @@ def all_gathered_weights(
     )
 
 
+@evaluated_once
 def grouped_gradient_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> Amount:
     """Bytes of whole gradients of the chunk that runs backward, until those of its group of micro-batches are reduced.
 
@@ -367,6 +369,7 @@ third tensor; under autocast the head's is a cast, to which torch adds the embed
 Source: pytorch torch/csrc/autograd/input_buffer.cpp; live bytes counted by torch 2.13's profiler."""
 
 
+@evaluated_once
 def bucket_bytes(workload: Workload, degrees: Degrees, load: RankLoad, gradient_bytes: Amount) -> Amount:
     """Bytes of buckets in which the data group adds gradients up, beside the gradients themselves.
 
@@ -418,6 +421,7 @@ def bucket_copies(workload: Workload, degrees: Degrees) -> Amount:
     return where(both(reduces_beside(workload, degrees), degrees.zero_stage < WEIGHTS), 2, 1)
 
 
+@evaluated_once
 def table_gradient_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> Amount:
     """Bytes of the dense gradient of the embedding, beside what is accumulated, before it is added to that.
 

@@ -1,6 +1,6 @@
 """Context parallelism: a sequence split over c ranks, and the exchange for attention."""
 
-from service.estimator.degrees import Degrees, Spacing, Transfer
+from service.estimator.degrees import Degrees, Spacing, Transfer, evaluated_once
 from service.estimator.model.build import MIXERS
 from service.estimator.numeric import Amount, divides, implies, minimum, where
 from service.estimator.question import ContextMethod
@@ -31,6 +31,7 @@ HEAD_RULES: dict[str, LayoutRule] = {
 }
 
 
+@evaluated_once
 def key_value_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of one layer's keys and values of one micro-batch, of all context ranks, on one tensor rank.
 
@@ -71,6 +72,7 @@ def _key_heads(workload: Workload) -> int:
     return model.key_value_heads if model.kv_lora_rank is None else model.num_attention_heads
 
 
+@evaluated_once
 def layer_transfers(
     workload: Workload, degrees: Degrees, method: ContextMethod, forwards: Amount, backwards: Amount
 ) -> tuple[Transfer, ...]:

@@ -11,6 +11,7 @@ from service.estimator.degrees import (
     Degrees,
     Spacing,
     Transfer,
+    evaluated_once,
     expert_replica_spacing,
     replica_spacing,
 )
@@ -50,6 +51,7 @@ UPDATE_BYTES = 4.0
 Source: pytorch/torchtitan@0.3.0 distributed/flex_shard/dist_muon.py (in the parameter's format)."""
 
 
+@evaluated_once
 def shards(degrees: Degrees, kind: int) -> Amount:
     """Ranks over which the data group spreads one kind of tensor of the dense part.
 
@@ -67,6 +69,7 @@ def shards(degrees: Degrees, kind: int) -> Amount:
     return where(degrees.zero_stage >= kind, degrees.shard_group, 1)
 
 
+@evaluated_once
 def expert_shards(degrees: Degrees, kind: int) -> Amount:
     """Ranks over which the data group spreads one kind of tensor of the experts.
 
@@ -132,6 +135,7 @@ def _groups(degrees: Degrees, parameters: RankParameters) -> Iterator[_Group]:
         yield replace(own, weights="expert_weights", gradients="expert_gradients", updates="expert_updates")
 
 
+@evaluated_once
 def waits_for_last(workload: Workload, degrees: Degrees) -> Condition:
     """Whether ZeRO-3's gradients stay whole until the last micro-batch of a pipeline has run backward.
 

@@ -1,6 +1,6 @@
 """Expert parallelism: experts placed on ranks, and their all-to-all."""
 
-from service.estimator.degrees import NEXT_TO_EACH_OTHER, Degrees, Spacing, Transfer, stages_are_first
+from service.estimator.degrees import NEXT_TO_EACH_OTHER, Degrees, Spacing, Transfer, evaluated_once, stages_are_first
 from service.estimator.numeric import Amount, Condition, both, divides, either, implies, where
 from service.estimator.parallelism.stages import stream_bytes
 from service.estimator.rule import LayoutRule, Rule, divisors_of
@@ -52,6 +52,7 @@ RULES: dict[str, LayoutRule] = {
 }
 
 
+@evaluated_once
 def layer_transfers(workload: Workload, degrees: Degrees, forwards: Amount, backwards: Amount) -> tuple[Transfer, ...]:
     """What one rank sends for one sparse layer and micro-batch: dispatch and combine, forward and backward.
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from service.estimator.degrees import Degrees, Transfer, stage_spacing
+from service.estimator.degrees import Degrees, Transfer, evaluated_once, stage_spacing
 from service.estimator.numeric import (
     Amount,
     Condition,
@@ -339,6 +339,7 @@ def bubble_micro_batches(schedule: ScheduleName, degrees: Degrees) -> Amount:
     return (stages - 1) / chunks
 
 
+@evaluated_once
 def micro_batch_transfers(workload: Workload, degrees: Degrees) -> tuple[Transfer, ...]:
     """What one stage sends for one micro-batch: activations forward, their gradients backward.
 

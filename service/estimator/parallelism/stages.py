@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import accumulate
 
-from service.estimator.degrees import OPTIMIZER_STATES, WEIGHTS, Degrees, divisors
+from service.estimator.degrees import OPTIMIZER_STATES, WEIGHTS, Degrees, divisors, evaluated_once
 from service.estimator.model.build import is_trained_wide
 from service.estimator.model.ledger import WIDE_BYTES, Ops, Split, Weight
 from service.estimator.numeric import Amount, Condition, ceil_div, maximum, minimum, summed, take, where
@@ -305,6 +305,7 @@ def stage_total(workload: Workload, degrees: Degrees, stage: Stage) -> int:
     return sum(int(times) * int(copies_on_rank(weight, degrees)) * weight.parameters for times, weight in weights)
 
 
+@evaluated_once
 def stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of the residual stream of one micro-batch on one context rank.
 
@@ -320,6 +321,7 @@ def stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
     return numbers * degrees.micro_batch / degrees.context * workload.precision.element_bytes
 
 
+@evaluated_once
 def handed_stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of the residual stream of one micro-batch as one layer passes it, or its gradient, to the next.
 
@@ -338,6 +340,7 @@ def handed_stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
     )
 
 
+@evaluated_once
 def sequence_stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of the residual stream of one micro-batch on one tensor rank.
 

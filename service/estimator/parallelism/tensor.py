@@ -2,7 +2,7 @@
 
 from math import gcd
 
-from service.estimator.degrees import NEXT_TO_EACH_OTHER, Degrees, Transfer
+from service.estimator.degrees import NEXT_TO_EACH_OTHER, Degrees, Transfer, evaluated_once
 from service.estimator.model.build import MIXERS
 from service.estimator.model.ledger import LayerShape
 from service.estimator.numeric import Amount, Condition, divides, either, implies, where
@@ -51,6 +51,7 @@ RULES: dict[str, LayoutRule] = {
 }
 
 
+@evaluated_once
 def layer_transfers(
     workload: Workload, degrees: Degrees, forwards: Amount, backwards: Amount, branches: Amount
 ) -> tuple[Transfer, ...]:

@@ -6,11 +6,11 @@ from typing import Literal
 
 from service.estimator.answer import Communication, CommunicationAxis
 from service.estimator.complete import CompleteLayout
-from service.estimator.degrees import Degrees, Transfer
+from service.estimator.degrees import Degrees, Transfer, evaluated_once
 from service.estimator.memory.activations import RankLoad, repeated_forwards, trained_layers
 from service.estimator.memory.memory import OFFLOADED_ACTIVATIONS
 from service.estimator.model.build import MIXERS
-from service.estimator.numeric import Amount, Condition, maximum, minimum, summed, where
+from service.estimator.numeric import Amount, Condition, maximum, minimum, number_or_column, summed, where
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.parallelism.buckets import is_beside
 from service.estimator.parallelism.stages import RankParameters, Stage
@@ -62,12 +62,10 @@ def micro_batch_transfers(
         _passes(workload, degrees, stage, modules) for modules in (("core_attn",), ("moe",), ())
     )
     shapes = list(zip(stage.kind_counts, workload.ledger.shapes, strict=True))
-    grouped = expert.is_grouped(degrees)
-    tensors = ((count, tensor.layer_branches(workload.model, shape, grouped=grouped)) for count, shape in shapes)
     return MicroBatchTransfers(
         tensor=tuple(
             Repeated(count, tensor.layer_transfers(workload, degrees, *all_layers, branches))
-            for count, branches in tensors
+            for count, branches in zip(stage.kind_counts, _branches(workload, degrees), strict=True)
         ),
         context=Repeated(
             summed(count for count, shape in shapes if MIXERS[shape.mixer].attends),
@@ -82,14 +80,21 @@ def micro_batch_transfers(
     )
 
 
+@evaluated_once
+def _branches(workload: Workload, degrees: Degrees) -> list[Amount]:
+    """Branches of a layer of each kind that tensor ranks split."""
+    grouped = expert.is_grouped(degrees)
+    return [tensor.layer_branches(workload.model, shape, grouped=grouped) for shape in workload.ledger.shapes]
+
+
 def _passes(
     workload: Workload, degrees: Degrees, stage: Stage, modules: tuple[RecomputeModule, ...]
 ) -> tuple[Amount, Amount]:
     """Forward passes, those that recompute repeats counted, and backward passes of the mean layer of a stage."""
     trained = trained_layers(workload, stage.kind_counts)
-    backwards = trained / maximum(stage.layers, 1)
+    backwards = number_or_column(trained / maximum(stage.layers, 1))
     repeated = repeated_forwards(workload.recompute, trained, degrees.virtual_pipeline, modules)
-    return 1 + repeated * backwards, backwards
+    return 1 + number_or_column(repeated) * backwards, backwards
 
 
 TENSOR_OVERLAP_FRACTION = 0.4
@@ -119,14 +124,24 @@ class Timed:
         return self.total_seconds - self.waiting_seconds
 
 
-def _timed(axis: CommunicationAxis, repeated: Repeated, interconnect: Interconnect) -> Timed:
-    each = [transfer_seconds(one, interconnect) for one in repeated.transfers]
+def _timed(axis: CommunicationAxis, degrees: Degrees, repeated: Repeated, interconnect: Interconnect) -> Timed:
+    each = _each_seconds(degrees, repeated.transfers, interconnect)
     return Timed(axis, repeated, each, repeated.layers * summed(each))
+
+
+@evaluated_once
+def _each_seconds(_: Degrees, transfers: tuple[Transfer, ...], interconnect: Interconnect) -> list[Amount]:
+    return [transfer_seconds(one, interconnect) for one in transfers]
+
+
+@evaluated_once
+def _interconnect(workload: Workload, _: Degrees) -> Interconnect:
+    return interconnect_of(workload.cluster, workload.gpu, workload.constants.network_scale)
 
 
 def _replicas(workload: Workload, degrees: Degrees, repeated: Repeated, interconnect: Interconnect) -> Timed:
     """Transfers of the data group, some of which may wait for compute to end."""
-    timed = _timed("data", repeated, interconnect)
+    timed = _timed("data", degrees, repeated, interconnect)
     timed.beside = tuple(is_beside(workload, degrees, one.content) for one in repeated.transfers)
     waits = (where(beside, 0.0, each) for beside, each in zip(timed.beside, timed.each_seconds, strict=True))
     timed.waiting_seconds = repeated.layers * summed(waits)
@@ -197,12 +212,15 @@ def exposed_seconds(
     Source:
         Narayanan et al. 2021, arXiv:2104.04473, section 3; DeepSeek-V3, arXiv:2412.19437, section 3.2.1
     """
-    interconnect = interconnect_of(workload.cluster, workload.gpu, workload.constants.network_scale)
+    interconnect = _interconnect(workload, degrees)
     method = layout.context_method
     sent = micro_batch_transfers(workload, degrees, stage, load, layout)
-    by_kind = [_timed("tensor", one, interconnect) for one in sent.tensor]
-    contexts, to_experts = _timed("context", sent.context, interconnect), _timed("expert", sent.expert, interconnect)
-    to_stages = _timed("pipeline", sent.pipeline, interconnect)
+    by_kind = [_timed("tensor", degrees, one, interconnect) for one in sent.tensor]
+    contexts, to_experts = (
+        _timed("context", degrees, sent.context, interconnect),
+        _timed("expert", degrees, sent.expert, interconnect),
+    )
+    to_stages = _timed("pipeline", degrees, sent.pipeline, interconnect)
     to_replicas = _replicas(workload, degrees, sent.data, interconnect)
     exchange, experts = contexts.total_seconds, to_experts.total_seconds
     sends, sharded, waits = to_stages.total_seconds, to_replicas.beside_seconds, to_replicas.waiting_seconds
@@ -238,6 +256,7 @@ def exposed_seconds(
     return result
 
 
+@evaluated_once
 def once_a_step(workload: Workload, degrees: Degrees, parameters: RankParameters, interconnect: Interconnect) -> Timed:
     """Gradients and weights that the data group exchanges once a step."""
     sent = Repeated(1, data.step_transfers(workload, degrees, parameters))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from service.estimator.constants import streaming_bytes_per_s
-from service.estimator.degrees import OPTIMIZER_STATES, Degrees, divisors
+from service.estimator.degrees import OPTIMIZER_STATES, Degrees, divisors, evaluated_once
 from service.estimator.memory.states import sharded_bytes
 from service.estimator.model.ledger import Op, Split, Weight
 from service.estimator.numeric import Amount, maximum, minimum, where
@@ -43,6 +43,7 @@ def updated_bytes(workload: Workload, degrees: Degrees, updated: RankParameters)
     return both_ways, sharded_bytes(*trained, degrees, once, OPTIMIZER_STATES)
 
 
+@evaluated_once
 def optimizer_seconds(workload: Workload, degrees: Degrees, updated: RankParameters) -> Amount:
     """Seconds of the optimizer's update on one rank: it streams its shard through the GPU's memory.
 
@@ -60,6 +61,7 @@ def optimizer_seconds(workload: Workload, degrees: Degrees, updated: RankParamet
     return (2 * both_ways + once) / streaming_bytes_per_s(workload.gpu, workload.constants.memory_fraction)
 
 
+@evaluated_once
 def offloaded_seconds(workload: Workload, degrees: Degrees, updated: RankParameters) -> Amount:
     """Seconds of an optimizer's update in host memory: gradients go down, weights come up, the host updates.
 
