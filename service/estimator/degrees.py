@@ -78,7 +78,7 @@ class Degrees(_Results):
 def evaluated_once(formula: Callable[P, T]) -> Callable[P, T]:
     """A formula of degrees that is evaluated once for the same arguments, as long as the degrees live.
 
-    Arguments are the same if they are one object, or equal floats. Nobody changes what such a formula gives.
+    Arguments are the same if they are one object, or equal floats. What such a formula gives is not to be changed.
     """
 
     @wraps(formula)

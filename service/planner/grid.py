@@ -89,8 +89,9 @@ class Box:
     @classmethod
     def around(cls, mask: Mask) -> "Box":
         """The smallest box that contains the layouts of a mask."""
-        others = [tuple({*range(mask.ndim)} - {axis}) for axis in range(mask.ndim)]
-        return cls(tuple(np.flatnonzero(mask.any(axis=axes)) for axes in others))
+        held, last = mask.any(axis=-1), mask.reshape(-1, mask.shape[-1]).any(axis=0)
+        others = [tuple({*range(held.ndim)} - {axis}) for axis in range(held.ndim)]
+        return cls((*(np.flatnonzero(held.any(axis=axes)) for axes in others), np.flatnonzero(last)))
 
     def inside(self, box: "Box") -> "Box":
         """The places of a box whose own are places inside this one."""

@@ -10,7 +10,16 @@ from service.estimator.degrees import Degrees, Transfer, evaluated_once
 from service.estimator.memory.activations import RankLoad, repeated_forwards, trained_layers
 from service.estimator.memory.memory import OFFLOADED_ACTIVATIONS
 from service.estimator.model.build import MIXERS
-from service.estimator.numeric import Amount, Condition, maximum, minimum, number_or_column, summed, where
+from service.estimator.numeric import (
+    Amount,
+    Condition,
+    maximum,
+    minimum,
+    number_or_column,
+    summed,
+    summed_by_shape,
+    where,
+)
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.parallelism.buckets import is_beside
 from service.estimator.parallelism.stages import RankParameters, Stage
@@ -172,7 +181,7 @@ class ExposedSeconds:
     @property
     def total_seconds(self) -> Amount:
         """All that is exposed [s]."""
-        return self.tensor + self.context + self.expert + self.data + self.pipeline + self.offload
+        return summed_by_shape((self.tensor, self.context, self.expert, self.data, self.pipeline, self.offload))
 
 
 def _hidden_experts(workload: Workload, degrees: Degrees, layout: CompleteLayout, most: Amount) -> Amount:

@@ -11,7 +11,7 @@ from service.estimator.constants import calibration_of, measured_scale, own_spre
 from service.estimator.degrees import Degrees
 from service.estimator.memory.activations import RankLoad, rank_logits, repeated_forwards, trained_layers
 from service.estimator.memory.memory import OFF_DEVICE
-from service.estimator.numeric import Amount, ceil_div, doublings, maximum, minimum, summed, where
+from service.estimator.numeric import Amount, ceil_div, doublings, maximum, minimum, summed, summed_by_shape, where
 from service.estimator.parallelism import pipeline
 from service.estimator.parallelism.stages import Stage
 from service.estimator.question import Gpu, ImplementationName, StackName
@@ -431,7 +431,7 @@ def busy_seconds(
     update = (offloaded_seconds if OFF_DEVICE[layout.offload] else optimizer_seconds)(workload, degrees, load.updated)
     update = update + orthogonalization_seconds(orthogonalization_of(workload, degrees, micro.stage), degrees)
     recast = weight_cast_seconds(workload, load.parameters)
-    total = degrees.accumulation * micro.total_seconds + bubble + once + update + recast
+    total = summed_by_shape((degrees.accumulation * micro.total_seconds, bubble, once, update, recast))
     return BusySeconds(once=once, sent_once=sent_once, recast=recast, bubble=bubble, update=update, total=total)
 
 
