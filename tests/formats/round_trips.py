@@ -38,8 +38,8 @@ FOLLOWS = {
 """Fields that follow from others: where a file lists those, these come back otherwise."""
 
 
-READ_BACK = tuple(name for name in TARGETS if name in FORMATS or name in SCRIPTS)
-"""Targets whose files our importers read, alone or as a script inside."""
+READ_BACK = tuple(name for name in TARGETS if name != "megatron-bridge" and name in {**FORMATS, **SCRIPTS})
+"""Targets whose files are read back, alone or as a script inside; Megatron-Bridge's changes a recipe, in Python."""
 
 
 @dataclass(frozen=True, slots=True)
