@@ -178,6 +178,27 @@ def _no_training(script: Script, *, any_program: bool) -> Refused:
         message = f"the script starts {_short(script.spelled(path.plain))}, which is not written here"
         place = script.lines.place(path.source(0))
         return refusal(place, "absent_script", message, "send that script, or state model, recipe and layout")
+    return _of_no_tool(script)
+
+
+def _of_no_tool(script: Script) -> Refused:
+    """The refusal of a script whose programs no tool that is read has."""
+    programs = [word for command in script.commands for word in command.words if word.plain.endswith(".py")]
+    if programs:
+        named = _short(_base(script.spelled(programs[-1].plain)))
+        message = (
+            f"the script starts no training that is known: {named} and its options are those of no tool that is read"
+        )
+        fix = "state the question itself: model, recipe, layout and cluster"
+        return refusal(script.lines.place(programs[-1].source(0)), "no_training", message, fix)
+    programs = [word for command in script.commands for word in command.words if word.plain.endswith(".py")]
+    if programs:
+        named = _short(_base(script.spelled(programs[-1].plain)))
+        message = (
+            f"the script starts no training that is known: {named} and its options are those of no tool that is read"
+        )
+        fix = "state the question itself: model, recipe, layout and cluster"
+        return refusal(script.lines.place(programs[-1].source(0)), "no_training", message, fix)
     message = (
         "the script starts no training that is known: it neither runs Megatron-LM or a script around Hugging Face's "
         "Trainer with its arguments, nor writes the file that torchtitan, nanotron, axolotl, LLaMA-Factory, DeepSpeed "
