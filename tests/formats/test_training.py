@@ -35,7 +35,6 @@ def refused(script: str) -> tuple[str, str, str]:
         ("axolotl train conf.yml", "absent_file", "line 1, column 15: the settings are in conf.yml"),
         (f"if $A; then {GPT}; else {GPT} --bf16; fi", "several_trainings", "line 1, column "),
         ("cd x\npython mine.py --width 8", "no_training", "line 2, column 8: the script starts no training"),
-        ("cd x\npython mine.py --width 8", "no_training", "line 2, column 8: the script starts no training"),
         ("hostname", "no_training", "starts no training that is known"),
         ("deepspeed tools/pretrain_t5.py --a 1", "not_estimated", "column 11: pretrain_t5.py trains an encoder"),
     ],
