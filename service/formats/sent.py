@@ -40,6 +40,7 @@ _STARTED = (
     "torchtitan-module",
     "nemo",
     "megatron-bridge",
+    "verl",
     "maxtext",
     "litgpt",
     "lightning",

@@ -23,6 +23,7 @@ from service.formats.frameworks import (
     torchtitan_module,
     torchtune,
     transformers,
+    verl,
 )
 from service.formats.launchers.clouds import DSTACK, SKYPILOT
 from service.formats.launchers.kubernetes import JOBSET, PYTORCHJOB, TRAINJOB, VOLCANO
@@ -97,6 +98,7 @@ _READERS: Mapping[str, tuple[Callable[[Sequence[Entry]], Draft], Fates]] = {
     "torchtitan": (torchtitan.read_torchtitan, torchtitan.FATES),
     "nemo": (nemo.read_nemo, nemo.FATES),
     "megatron-bridge": (megatron_bridge_recipes.read_megatron_bridge, megatron_bridge_recipes.FATES),
+    "verl": (verl.read_verl, verl.FATES),
     "torchtitan-module": (torchtitan_module.read_torchtitan_module, torchtitan_module.FATES),
     "deepspeed": (deepspeed.read_deepspeed, deepspeed.FATES),
     "accelerate": (accelerate.read_accelerate, accelerate.FATES),

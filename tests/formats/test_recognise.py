@@ -16,7 +16,7 @@ from tests.ask import question
 from tests.estimator.small_models import DENSE
 
 TEXTS: dict[str, str] = {
-    "verl": "data:\n  train_batch_size: 1024\nactor_rollout_ref:\n  model:\n    path: Qwen/Qwen2-7B\n",
+    "verl": "model:\n  partial_pretrain: Qwen/Qwen2.5-0.5B\ndata:\n  max_length: 1024\n",
     "nemo": "nemo llm pretrain --factory llama3_8b",
     "nemo-1": "trainer:\n  devices: 8\n  num_nodes: 1\nexp_manager:\n  name: gpt\nmodel:\n  micro_batch_size: 1\n",
     "megatron-bridge": "model:\n  tensor_model_parallel_size: 2\ntrain:\n  train_iters: 10\n",
@@ -101,7 +101,7 @@ def test_a_program_tells_of_its_tool() -> None:
     found = recognise_words(text)
     assert found is not None
     assert (found.tool.name, found.place.line, found.place.column) == ("verl", 2, 3)
-    with pytest.raises(Refused, match="verl"):
+    with pytest.raises(Refused, match="training by rewards"):
         import_file(None, text)
 
 

@@ -79,6 +79,7 @@ def test_a_refusal_repeats_nothing_of_the_file(name: str) -> None:
     text = {
         "megatron-lm": "--seq-length c4n4ry",
         "megatron-bridge": "run_recipe.py --recipe llama3_8b_pretrain_config train.train_iters=c4n4ry",
+        "verl": "-m verl.trainer.fsdp_sft_trainer data.max_length=c4n4ry",
         "nemo": "nemo llm pretrain --factory llama3_8b data.seq_length=c4n4ry",
         "torchtitan-module": "--module llama3 --config llama3_8b --training.steps c4n4ry",
         "megatron-yaml": "language_model:\n  num_layers: c4n4ry\n",
@@ -102,6 +103,7 @@ def test_a_refusal_repeats_nothing_of_the_file(name: str) -> None:
 LONG: dict[str, str] = {
     "megatron-lm": "--a " * MOST_WORDS + "--b",
     "megatron-bridge": "run_recipe.py --recipe llama3_8b_pretrain_config " + "--a 1 " * MOST_WORDS,
+    "verl": "-m verl.trainer.fsdp_sft_trainer " + "a=1 " * MOST_WORDS,
     "nemo": "nemo llm pretrain --factory llama3_8b " + "--a 1 " * MOST_WORDS,
     "torchtitan-module": "--a " * MOST_WORDS + "--b",
     "megatron-yaml": "".join(f"k{n}: 1\n" for n in range(5000)),
