@@ -114,6 +114,14 @@ def test_mixed_precision_of_megatron_bridge_is_set_where_it_decides(line: str, r
     assert f"    {line}\n" in written.content
 
 
+def test_what_precision_recipes_of_megatron_bridge_turn_on_is_set_as_asked() -> None:
+    recipe = Recipe(sequence_length=1024, global_batch=8, stack="megatron-core", precision="fp8-tensorwise")
+    asked = resolve(question(DENSE, recipe, Layout(zero_stage=1), gpus=8)).question
+    written = TARGETS["megatron-bridge"].write(ExportRequest(question=asked, version="0.7"))
+    assert "cfg.mixed_precision.first_last_layers_bf16 = False\n" in written.content
+    assert "cfg.mixed_precision.fp8_param_gather = False\n" in written.content
+
+
 @pytest.mark.parametrize("name", ["megatron-lm", "megatron-bridge"])
 def test_scaling_that_leaves_masters_to_megatron_core_copies_gradients(name: str) -> None:
     stack = Software(name="megatron-core", decoupled_gradients=True)

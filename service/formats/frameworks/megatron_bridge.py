@@ -5,11 +5,21 @@ models/gpt_provider.py; NVIDIA/Megatron-LM@d98e8a64 for the fields that these in
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
+from service.estimator.complete import CompleteQuestion
 from service.formats.frameworks.megatron import RULES as MEGATRON_RULES
 from service.formats.frameworks.megatron import decoupling, environment_notes
-from service.formats.rules import ExportRequest, Rules, chooses, framework_table, only, training_target
+from service.formats.rules import (
+    ExportRequest,
+    Rules,
+    Written,
+    chooses,
+    framework_table,
+    not_expressible,
+    training_target,
+)
 from service.formats.text import Settings
 
 _TABLE = framework_table("megatron_bridge", "precisions", "dtypes", "own_names", "renamed", "parts", "unasked")
@@ -48,7 +58,18 @@ def attributes_of(settings: Settings) -> dict[str, str]:
     return found
 
 
-_IN_SCRIPT = "set it where the script makes the configuration"
+_SWITCHED_OFF: Mapping[str, Mapping[str, bool]] = {
+    "fp8-tensorwise": {"first-last-layers-bf16": False},
+    "mxfp8": {"reuse-grad-buf-for-mxfp8-param-ag": False},
+}
+"""What precision recipes turn on beside the formats. Source: training/mixed_precision.py."""
+
+
+def _weights(value: Any, question: CompleteQuestion) -> Written:
+    if "fp8" in question.recipe.precision:
+        return {"fp8-param-gather": value}
+    return not_expressible("weights are in fp8 under a recipe of fp8 alone", "leave it out") if value else None
+
 
 RULES: Rules = {
     **MEGATRON_RULES,
@@ -56,6 +77,7 @@ RULES: Rules = {
         {
             "fp32": {"mixed_precision": None},
             **{name: {"mixed_precision": recipe} for name, recipe in _TABLE["precisions"].items()},
+            **{name: {"mixed_precision": _TABLE["precisions"][name], **off} for name, off in _SWITCHED_OFF.items()},
         },
         "Megatron-Bridge has no precision recipe for {value}",
         "choose one that it has",
@@ -66,7 +88,7 @@ RULES: Rules = {
         else {"ddp-grad-reduce-in-fp32" if q.recipe.precision == "fp32" else "grad-reduce-in-fp32": value == "fp32"}
     ),
     "recipe.stack.decoupled_gradients": decoupling("tensorwise"),
-    "recipe.fp8_weights": only((False,), "it belongs to the precision recipe, which is only named", _IN_SCRIPT),
+    "recipe.fp8_weights": _weights,
     "recipe.vocabulary_multiple": lambda value, _: {"make-vocab-size-divisible-by": value},
 }
 
