@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -65,10 +65,9 @@ def recognise(entries: Sequence[Entry]) -> Recognised | None:
     ('axolotl', 'base_model and sequence_len stand in files of axolotl')
     """
     places = {entry.name: entry.place for entry in entries}
-    names = [*places]
     for tool in TOOLS:
         for sign in tool.signs:
-            matches = [next((name for name in names if _is_like(name, pattern)), None) for pattern in sign]
+            matches = [_first_like(places, pattern) for pattern in sign]
             if all(matches):
                 found = tuple(name for name in matches if name is not None)
                 return Recognised(tool, found, places[found[0]])
@@ -85,10 +84,13 @@ def recognise_words(text: str) -> Recognised | None:
     return None
 
 
-def _is_like(name: str, pattern: str) -> bool:
+def _first_like(names: Mapping[str, Place], pattern: str) -> str | None:
+    """The first name that a pattern stands for."""
     if pattern.startswith(FAMILY):
-        return name.endswith(pattern[1:])
-    return name.startswith(pattern[:-1]) if pattern.endswith(FAMILY) else name == pattern
+        return next((name for name in names if name.endswith(pattern[1:])), None)
+    if pattern.endswith(FAMILY):
+        return next((name for name in names if name.startswith(pattern[:-1])), None)
+    return pattern if pattern in names else None
 
 
 STATE_IT = "state the question itself: model, recipe, layout and cluster"
