@@ -307,10 +307,14 @@ def _of_file(script: Script, words: Words) -> Started | None:
                 return _started(script, words, None, (), text)
     options = {} if not any(word.startswith("--") for word, _ in words) else _options(words)
     for name, format in _CONFIG_OPTIONS.items():
-        if name in options and not _is_of_trainer(options) and (text := _file(script, options[name])) is not None:
+        if (
+            name in options
+            and not _is_of_another(options, format)
+            and (text := _file(script, options[name])) is not None
+        ):
             changes = _changes(words) if format in ("torchtitan", "nanotron") else ()
             return _started(script, words, format, [one for one in changes if one.name != name], text)
-    if any(_base(word) == "accelerate" for word, _ in words) and not _is_of_trainer(options):
+    if any(_base(word) == "accelerate" for word, _ in words) and not _is_of_another(options, "accelerate"):
         text = _file(script, options.get("config_file", options.get("config-file", "")))
         if text is not None:
             return _started(script, words, "accelerate", (), text)
@@ -328,8 +332,12 @@ def _changes(words: Words) -> list[Entry]:
 _TRAINER = ("per_device_train_batch_size", "finetuning_type", "model_name_or_path")
 
 
-def _is_of_trainer(options: Mapping[str, str]) -> bool:
-    return any(name.replace("-", "_") in _TRAINER for name in options)
+def _is_of_another(options: Mapping[str, str], format: str) -> bool:
+    """Whether options are settings of another tool than the one whose file is named beside them."""
+    if any(name.replace("-", "_") in _TRAINER for name in options):
+        return True
+    found = recognise([Entry(name, value, Place(1, 1)) for name, value in options.items()])
+    return found is not None and found.tool.name != format
 
 
 def _options(words: Words) -> dict[str, str]:

@@ -108,3 +108,14 @@ def test_what_is_taken_to_be_unset_is_told() -> None:
         "variables that the script tests and does not set are taken to be unset: MBS",
         "the script is read as started without arguments",
     )
+
+
+def test_a_file_of_deepspeed_beside_the_options_of_another_tool_is_not_all_that_is_read() -> None:
+    options = "--tensor-model-parallel-size 4 --num-layers 24 --hidden-size 2048 --num-attention-heads 16"
+    script = (
+        'cat > ds.json <<EOF\n{"train_micro_batch_size_per_gpu": 1}\nEOF\n'
+        f"deepspeed finetune_own.py {options} --seq-length 2048 --deepspeed --deepspeed_config ds.json\n"
+    )
+    found = import_file(None, script)
+    assert (found.format, found.layout["tensor"]) == ("megatron-lm", 4)
+    assert {"deepspeed", "deepspeed_config"} <= {one.name for one in found.not_understood}
