@@ -28,7 +28,7 @@ from service.formats.shell.values import (
 from service.formats.text import Unknown
 from service.text_bounds import Bound, Lines, refusal
 
-MOST_STEPS = 50_000
+MOST_STEPS = 20_000
 """Commands and words that are looked at, those of loops and functions each time."""
 MOST_CHARACTERS = 1 << 23
 """Characters of all values that are made."""
@@ -150,6 +150,7 @@ _PARAMETER = re.compile(r"([!#]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]{1,9}|[@*#?$!-])(?
 _BRACED = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 _DEFAULT = re.compile(r":?[-=+?]")
 _DIGITS = re.compile(r"-?[0-9]{1,18}")
+_BLANK = re.compile(r"[ \t\n]")
 _ANSI = re.compile(r"\\(.)", re.DOTALL)
 _WITH_COMMAND = re.compile(r"-[a-zA-Z]*c")
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
@@ -286,7 +287,11 @@ class _Shell:
             raise self._refuse(source.source(at), _TOO_DEEP)
         while at < end:
             if run := _PLAIN[mode].match(plain, at, end):
-                out.parts.append(source.cut(at, run.end()))
+                part = source.cut(at, run.end())
+                if split and mode == _BARE and _BLANK.search(part.plain):  # in what stands for a variable
+                    self._add(part, out, mode, split=True)
+                else:
+                    out.parts.append(part)
                 at = run.end()
             elif plain[at] == "$":
                 at = self._dollar(at, end, out, mode, split=split)
@@ -334,7 +339,10 @@ class _Shell:
             return close
         if after == "{":
             close = self._source.words.end(at + 2, '"}' if mode else "}")
-            self._add(self._parameter(at + 2, close - 1, place, mode), out, mode, split=split)
+            if mode == _BARE and split and (default := self._default_of(at + 2, close - 1, place)) is not None:
+                self._scan(default.start, default.end, out, _BARE, split=True)
+            else:
+                self._add(self._parameter(at + 2, close - 1, place, mode), out, mode, split=split)
             return close
         if mode == _BARE and after == "'":
             close = self._source.words.end(at) if at + 2 > end else self._ansi_end(at)
@@ -343,7 +351,8 @@ class _Shell:
             out.parts.append(made(inner, place))
             return close
         if found := _NAME.match(plain, at + 1, end):
-            self._add(self._variable(found[0], place), out, mode, split=split)
+            value = self._variable(found[0], place)
+            self._add(_as_one(value) if found[0] == "*" and mode else value, out, mode, split=split)
             return found.end()
         if not (mode == _BARE and after == '"'):
             out.parts.append(source.cut(at, at + 1))
@@ -424,7 +433,8 @@ class _Shell:
         if sign == "#":
             return self._length(value, subscript, name, at)
         if not rest:
-            return self._unset_as_unknown(value, name, at, is_array=subscript in ("@", "*"))
+            found_value = self._unset_as_unknown(value, name, at, is_array=subscript in ("@", "*"))
+            return _as_one(found_value) if mode and "*" in (name, subscript) else found_value
         if operator := _DEFAULT.match(rest):
             return self._defaulted(value, name, operator[0], Raw(found.end() + operator.end(), end), at, mode)
         return self._changed(value, name, Raw(found.end(), end), at)
@@ -440,7 +450,7 @@ class _Shell:
             return self._arguments()
         value = self._set_value(name, at)
         if subscript is None:
-            return (value[0] if value else made("", at)) if isinstance(value, tuple) else value
+            return (value[0] if value else None) if isinstance(value, tuple) else value
         if subscript in ("@", "*"):
             return value if value is None or isinstance(value, tuple) else (value,)
         items = value if isinstance(value, tuple) else () if value is None else (value,)
@@ -457,7 +467,7 @@ class _Shell:
 
     def _defaulted(self, value: Value | None, name: str, operator: str, default: Raw, at: int, mode: int) -> Value:
         """A variable, or what stands for one that is not set."""
-        is_unset = value is None or (isinstance(value, Text) and self._is_unset(value.plain))
+        is_unset = not value or (isinstance(value, Text) and self._is_unset(value.plain))
         if is_unset and self._is_of_job(name):
             return self._unknown(f"${name}", _SOURCED if self._sourced else UNSET, at)
         empty = ":" in operator and value is not None and not is_unset and self._is_empty(value)
@@ -473,6 +483,23 @@ class _Shell:
         if operator[-1] == "=":
             self.put(name, found)
         return found
+
+    def _default_of(self, start: int, end: int, at: int) -> Raw | None:
+        """What stands for a variable where it is split into words with its quotes; None where that is a value."""
+        found = _PARAMETER.match(self._source.text.plain, start, end)
+        operator = _DEFAULT.match(self._source.text.plain, found.end(), end) if found else None
+        if found is None or operator is None or found[1] or operator[0][-1] not in "-+":
+            return None
+        value = self._subscripted(found[2], found[3], at)
+        is_unset = not value or (isinstance(value, Text) and self._is_unset(value.plain))
+        if is_unset and self._is_of_job(found[2]):
+            return None
+        empty = is_unset or (":" in operator[0] and value is not None and self._is_empty(value))
+        if empty is None or empty is (operator[0][-1] == "+"):
+            return None
+        if is_unset:
+            self.script.unset[found[2]] = None
+        return Raw(operator.end(), end)
 
     def _is_empty(self, value: Value) -> Decided:
         parts = value if isinstance(value, tuple) else (value,)
@@ -1015,6 +1042,11 @@ class _Shell:
 
 def _nothing() -> None:
     """A branch without commands."""
+
+
+def _as_one(value: Value) -> Text:
+    """The words of an array with a blank between each two."""
+    return between(value, " ") if isinstance(value, tuple) else value
 
 
 def _spelling(value: Value | None) -> object:
