@@ -31,7 +31,32 @@ micro_batch_size: 1
 {}
 """
 
-TITAN_8B = "--module llama3 --config llama3_8b"
+NEMO_YAML = """\
+_target_: nemo.collections.llm.api.pretrain
+model: {_target_: nemo.LlamaModel, config: {_target_: nemo.Llama3Config8B}}
+data: {global_batch_size: 128, micro_batch_size: 2, seq_length: 8192}
+optim: {config: {use_distributed_optimizer: true, bf16: true, use_precision_aware_optimizer: true,
+  exp_avg_dtype: {_call_: false, _target_: torch.bfloat16},
+  exp_avg_sq_dtype: {_call_: false, _target_: torch.bfloat16}}}
+trainer:
+  devices: 8
+  num_nodes: 1
+  plugins: {precision: bf16-mixed, fp8: hybrid, fp8_recipe: tensorwise, grad_reduce_in_fp32: false}
+  strategy: {tensor_model_parallel_size: 2, ddp: {grad_reduce_in_fp32: true, overlap_grad_reduce: true}}
+"""
+
+BRIDGE_YAML = """\
+model: {num_layers: 8, hidden_size: 256, num_attention_heads: 4, vocab_size: 1000, gated_linear_unit: true,
+  activation_func: torch.nn.functional.silu, add_bias_linear: false, tensor_model_parallel_size: 2, bf16: true,
+  seq_length: 1}
+train: {micro_batch_size: 2, global_batch_size: 64, train_iters: 10}
+dataset: {seq_length: 4096}
+ddp: {use_distributed_optimizer: true}
+optimizer: {bf16: true}
+mixed_precision: {bf16: true}
+"""
+
+TITAN_8B = "--module llama3 --config llama3_8b --training.disable_cuda_graphs"
 
 NANOTRON = "tokens: {{sequence_length: 4096}}\nmodel:\n  model_config:\n    hidden_size: 256\n{}"
 ALLGATHER = "parallelism.tp_recompute_allgather"
@@ -121,6 +146,29 @@ NOT_UNDERSTOOD: list[tuple[str, str, str]] = [
     ("megatron-yaml", GPT_YAML.format("swiglu, apply_rope_fusion: false", "", ""), "language_model.apply_rope_fusion"),
     ("megatron-yaml", GPT_YAML.format("swiglu", ", cpu_offloading: true", ""), "model_parallel.cpu_offloading"),
     ("torchtitan-module", f"{TITAN_8B} --loss.num_chunks 4", "loss.num_chunks"),
+    ("torchtitan-module", "--module llama3 --config llama3_8b", "training.disable_cuda_graphs"),
+    (
+        "nemo",
+        "nemo llm pretrain --factory llama3_8b trainer.strategy.moe_extended_tp=true",
+        "trainer.strategy.moe_extended_tp",
+    ),
+    ("nemo", "nemo llm finetune --factory 'llama3_8b(peft_scheme=dora)'", "peft"),
+    (
+        "nemo",
+        "nemo llm pretrain --factory llama3_8b model.config.normalization=LayerNorm",
+        "model.config.normalization",
+    ),
+    (
+        "megatron-bridge",
+        "run_recipe.py --recipe llama3_8b_pretrain_config comm_overlap.tp_comm_overlap=true",
+        "comm_overlap.tp_comm_overlap",
+    ),
+    ("megatron-bridge", "run_recipe.py --recipe llama3_8b_pretrain_2gpu_h100_fp8cs_config", "mixed_precision"),
+    (
+        "verl",
+        "-m verl.trainer.sft_trainer model.path=gpt2 engine.ulysses_sequence_parallel_size=1",
+        "data.use_dynamic_bsz",
+    ),
     ("torchtitan-module", "--module llama3 --config llama3_8b_mxfp8", "config"),
     (
         "torchtitan-module",
@@ -231,6 +279,61 @@ MISREAD: list[tuple[str, str, dict[str, Any]]] = [
         "torchtitan",
         "[model]\nname = 'llama4'\nflavor = '17bx16e'\n[activation_checkpoint]\nmode = 'full'",
         {"model.layer_types": None, "model.num_hidden_layers": 48},
+    ),
+    (
+        "nemo",
+        NEMO_YAML,
+        {
+            "layout.tensor": 2,
+            "layout.data": 4,
+            "layout.zero_stage": 1,
+            "recipe.micro_batch": 2,
+            "recipe.gradient_dtype": "bf16",
+            "recipe.precision": "fp8-tensorwise",
+            "recipe.moment_dtype": "bf16",
+        },
+    ),
+    (
+        "nemo",
+        "nemo llm pretrain --factory llama3_70b trainer.strategy.sequence_parallel=false",
+        {"layout.sequence_parallel": False, "layout.tensor": 4},
+    ),
+    ("nemo", "nemo llm pretrain --factory llama3_8b trainer.strategy.fsdp=megatron", {"layout.zero_stage": 3}),
+    (
+        "nemo",
+        "nemo llm finetune --factory 'nemotron4_15b(peft_scheme=lora)'",
+        {
+            "recipe.method": {
+                "name": "lora",
+                "rank": 32,
+                "targets": ["q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj"],
+                "joint": ["q_proj", "k_proj", "v_proj"],
+            }
+        },
+    ),
+    (
+        "megatron-bridge",
+        BRIDGE_YAML,
+        {
+            "layout.tensor": 2,
+            "layout.zero_stage": 1,
+            "recipe.micro_batch": 2,
+            "recipe.sequence_length": 4096,
+            "model.num_hidden_layers": 8,
+            "model.gated_mlp": True,
+            "model.mlp_bias": False,
+        },
+    ),
+    (
+        "megatron-bridge",
+        "run_recipe.py --recipe llama3_8b_pretrain_config -tp 2 model.tensor_model_parallel_size=4",
+        {"layout.tensor": 4},
+    ),
+    (
+        "verl",
+        "-m verl.trainer.fsdp_sft_trainer model.partial_pretrain=gpt2 data.train_batch_size=64 trainer.n_gpus_per_node=8 "
+        "model.fsdp_config.cpu_offload=true model.fsdp_config.offload_params=true",
+        {"recipe.global_batch": 64, "layout.data": 8, "layout.zero_stage": 3, "layout.offload": "model"},
     ),
     ("megatron-lm", f"{GPT} --moe-ffn-hidden-size 64", {"model.moe_intermediate_size": None}),
     (

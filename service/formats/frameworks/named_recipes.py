@@ -12,6 +12,7 @@ from typing import Any
 from service.formats import drafts, rules
 from service.formats.frameworks import megatron, trainer
 from service.formats.frameworks.megatron_fields import FieldFates, field_draft
+from service.formats.model_names import named_model
 from service.formats.text import Entry
 from service.text_bounds import Place
 
@@ -62,9 +63,14 @@ def complete(draft: drafts.Draft, row: Mapping[str, Any], gpus: int | None) -> d
         settings[_kind_of_fsdp(draft, sharding)] = True
     if settings.pop("optimizer.use_distributed_optimizer", None):
         settings["use-distributed-optimizer"] = True
-    method = _method(draft)
+    if settings.get("gated-linear-unit") and not row.get("model"):
+        settings["quick-geglu"] = True  # gated, and as wide as without a gate where no width is given
+    method = _method(draft, row.get("model", ""))
     megatron.complete(draft, row.get("model", ""), row.get("without", ()))
     draft.recipe["method"] = method
+    if method != "full" and draft.recipe.get("fp8_weights"):
+        draft.recipe["fp8_weights"] = False
+        draft.not_understood("fp8-param-gather", "frozen weights are in fp8")
     if row.get("model"):
         note = f"the model is {row['model']} with its own vocabulary: mock data without its tokenizer has another"
         draft.assumptions.append(note)
@@ -89,7 +95,7 @@ def _kind_of_fsdp(draft: drafts.Draft, sharding: str) -> str:
     return _SHARDED[sharding]
 
 
-def _method(draft: drafts.Draft) -> Any:
+def _method(draft: drafts.Draft, slug: str) -> Any:
     """LoRA, or training of every parameter."""
     kind = str(draft.settings.pop("peft", "")).lower()
     rank = draft.settings.pop("lora-rank", None)
@@ -100,6 +106,9 @@ def _method(draft: drafts.Draft) -> Any:
         return "full"
     if kind not in ("", "lora"):
         draft.not_understood("peft", "adapters are of another kind")
+    model = named_model(slug).model
+    if model is not None and not model.gated_mlp:
+        targets = tuple("up_proj" if name == "linear_fc1" else name for name in targets)
     adapters = trainer.Adapters(
         rank=rank or 32, targets=targets, dropout_fraction=dropout, targets_setting="lora-targets"
     )

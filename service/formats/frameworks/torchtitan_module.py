@@ -86,7 +86,11 @@ def _put_rest(draft: drafts.Draft, row: Mapping[str, Any]) -> None:
     layout, recipe = draft.layout, draft.recipe
     recipe["optimizer"] = "adamw"
     layout["sequence_parallel"] = layout["tensor"] > 1 and draft.get("parallelism.enable_sequence_parallel", True)
-    recipe["stack"]["cuda_graphs"] = not draft.get("training.disable_cuda_graphs") and layout["pipeline"] == 1
+    graphs = not draft.get("training.disable_cuda_graphs") and layout["pipeline"] == 1
+    recipe["stack"]["cuda_graphs"] = graphs and recipe["stack"]["implementation"] == "compiled"
+    if graphs and not recipe["stack"]["cuda_graphs"]:
+        why = "the step is captured as a graph, whose layers are not compiled"
+        draft.not_understood("training.disable_cuda_graphs", why)
     if not row.get("whole_loss"):
         recipe["stack"]["cross_entropy"] = "chunked"
     if row.get("unread"):
