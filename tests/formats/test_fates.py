@@ -331,8 +331,8 @@ MISREAD: list[tuple[str, str, dict[str, Any]]] = [
     ),
     (
         "verl",
-        "-m verl.trainer.fsdp_sft_trainer model.partial_pretrain=gpt2 data.train_batch_size=64 trainer.n_gpus_per_node=8 "
-        "model.fsdp_config.cpu_offload=true model.fsdp_config.offload_params=true",
+        "-m verl.trainer.fsdp_sft_trainer model.partial_pretrain=gpt2 data.train_batch_size=64 "
+        "trainer.n_gpus_per_node=8 model.fsdp_config.cpu_offload=true model.fsdp_config.offload_params=true",
         {"recipe.global_batch": 64, "layout.data": 8, "layout.zero_stage": 3, "layout.offload": "model"},
     ),
     ("megatron-lm", f"{GPT} --moe-ffn-hidden-size 64", {"model.moe_intermediate_size": None}),
