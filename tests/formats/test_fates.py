@@ -335,6 +335,18 @@ MISREAD: list[tuple[str, str, dict[str, Any]]] = [
         "trainer.n_gpus_per_node=8 model.fsdp_config.cpu_offload=true model.fsdp_config.offload_params=true",
         {"recipe.global_batch": 64, "layout.data": 8, "layout.zero_stage": 3, "layout.offload": "model"},
     ),
+    (
+        "megatron-bridge",
+        "run_recipe.py --recipe llama3_8b_pretrain_config peft=lora peft.dim=4",
+        {
+            "recipe.method": {
+                "name": "lora",
+                "rank": 4,
+                "targets": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+                "joint": ["q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"],
+            }
+        },
+    ),
     ("megatron-lm", f"{GPT} --moe-ffn-hidden-size 64", {"model.moe_intermediate_size": None}),
     (
         "megatron-yaml",

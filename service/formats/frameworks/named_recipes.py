@@ -21,6 +21,9 @@ TABLE = rules.framework_table("named_recipes", *drafts.FATES, "own", "defaults")
 ABOUT = ("model", "without", "unread")
 """What a recipe's row holds beside fields: the model, those of its fields that it lacks, what is not read of it."""
 
+_TARGETS = ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2")
+"""Modules that adapters stand beside unless a recipe names others."""
+
 _SHARDED = {"megatron": "use-megatron-fsdp", "pytorch": "use-torch-fsdp2"}
 
 
@@ -99,7 +102,7 @@ def _method(draft: drafts.Draft, slug: str) -> Any:
     """LoRA, or training of every parameter."""
     kind = str(draft.settings.pop("peft", "")).lower()
     rank = draft.settings.pop("lora-rank", None)
-    targets, dropout = draft.settings.pop("lora-targets", ()), draft.settings.pop("lora-dropout", 0.0)
+    targets, dropout = draft.settings.pop("lora-targets", _TARGETS), draft.settings.pop("lora-dropout", 0.0)
     if kind in ("none", "null") or (rank is None and kind != "lora"):
         if kind not in ("", "none", "null"):
             draft.not_understood("peft", "adapters are of another kind")
