@@ -35,8 +35,7 @@ class StepScores(Documented):
     """Held-out scores of steps stated in full, and scores of single-number baselines."""
 
     held_out: RelativeErrors
-    """By constants and intervals from all other sources (of mixtures of experts: all other models); of the rows that
-    ship with the service."""
+    """By constants and intervals from all other sources; of the rows that ship with the service."""
     half_width_fraction: float | None
     """Median of how far the upper end of those intervals lies above the prediction."""
     held_out_classes: tuple[str, ...]

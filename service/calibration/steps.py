@@ -37,7 +37,7 @@ class StepRow:
     id: str
     source_key: str
     left_out_with: str
-    """Name of the rows that are left out of a fit together: those of a source, or of a model of experts."""
+    """Name of the rows that are left out of a fit together: those of a source."""
     question: Question
     stack: Operations
     """The stack of its framework, and the implementation of its operations."""

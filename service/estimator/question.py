@@ -610,6 +610,12 @@ class Software(Strict):
     """The exchange of experts' tokens runs beside the compute of another micro-batch."""
     dispatcher: DispatcherName | None = None
     """How tokens reach their experts; all-to-all where absent."""
+    fp8_attention: bool = False
+    """Attention reads and writes fp8, scaled as the products are (fp8_dot_product_attention); cuDNN's kernel alone
+    does."""
+    fused_experts: bool = False
+    """The products of experts and the activation between them are one kernel in each pass, which also converts its
+    results to MXFP8 (use_transformer_engine_op_fuser)."""
     fp8_activation_inputs: bool = False
     """What the activation of a gated MLP reads is kept in fp8 until its backward pass
     (activation_func_fp8_input_store)."""

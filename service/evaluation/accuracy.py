@@ -36,6 +36,7 @@ from service.estimator.memory.device import class_of
 from service.estimator.question import Cluster, Gpu, Layout, Question, Recipe, Software
 from service.estimator.resolve import resolve
 from service.estimator.time.step import StepClass
+from service.evaluation.recipes import completed
 from service.evaluation.scoring import APART, Evaluation, evaluate_rows, figure_of, step_row_of, verdicts_of
 from service.store import Engine
 from service.store.engine import open_engine
@@ -259,7 +260,7 @@ def _is_shipped(row: MeasuredRow) -> bool:
 
 @cache
 def _shipped() -> dict[str, MeasuredRow]:
-    return {row.text("id"): row for row in shipped_rows("throughput")}
+    return {row.text("id"): completed(row) for row in shipped_rows("throughput")}
 
 
 def _without_interval(comparisons: Sequence[Comparison]) -> RelativeErrors:

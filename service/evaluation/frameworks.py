@@ -57,8 +57,6 @@ class Framework:
     last_takes_remainder: bool = False
     """For layers that do not divide evenly into chunks: embedding and loss count as layers if that makes them even;
     else every chunk but the last is full."""
-    overlaps_experts_since: str | None = None
-    """Release from which its recipes overlap expert communication on Blackwell; all of them use CUDA graphs."""
     predicts_memory: bool = True
     """The stack represents its memory too, not only its compute and communication."""
     why: str
@@ -260,11 +258,11 @@ def put_configs(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
 
 def put_features(row: MeasuredRow, draft: Draft) -> None:
     """Set the features that a row names in words, or list them as unmodelled."""
-    cell = row.text("other_features")
-    for pattern, field_set in table_of(CELLS)["features"].items():
-        if re.search(pattern, cell):
-            draft.put(field_set["path"], field_set["value"])
-    if "Ulysses" in cell and draft.layout["context"] > 1:
+    for column, known in table_of(CELLS)["features"].items():
+        for pattern, field_set in known.items():
+            if re.search(pattern, row.text(column)):
+                draft.put(field_set["path"], field_set["value"])
+    if "Ulysses" in row.text("other_features") and draft.layout["context"] > 1:
         draft.layout["context_method"] = "ulysses"
     for column, details in table_of(CELLS)["unmodelled"].items():
         matching = (why for pattern, why in details.items() if re.search(pattern, row.text(column)))

@@ -32,7 +32,7 @@ from service.evaluation.frameworks import (
     table_of,
     virtual_group,
 )
-from service.evaluation.recipes import UNSTATED, completed, options_of_recipe, put_run_recipe
+from service.evaluation.recipes import IN_RECIPES, UNSTATED, completed, options_of_recipe, put_run_recipe
 from service.validation.questions import read_question
 
 GIB = 1 << 30
@@ -112,11 +112,11 @@ def network_bytes_per_s(row: MeasuredRow) -> float | None:
     return None
 
 
+_OFFLOAD = re.compile(r"\w*[ _]?offload(?! possible)[^;]*")
+_RANK = re.compile(r"lora rank (\d+)")
+
 UNSTATED_PART = "not stated: "
 """Start of an unmodelled detail that leaves a configuration incomplete."""
-
-IN_RECIPES = "unknown(see perf_recipes)"
-"""Recompute cell that refers to the framework's own recipes."""
 
 MULTIPLE = "FSDP script default for multi-GPU"
 """Mark of litgpt's scripts, which compute layers again on several GPUs.
@@ -158,7 +158,7 @@ def put_recipe(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     if re.search(r"optimizer.in.(bwd|backward)", f"{row.text('optimizer')} {row.text('notes')}"):
         draft.stack["step_in_backward"] = True
     _put_method(row, framework, draft)
-    _put_software(row, framework, draft)
+    _put_software(row, draft)
     draft.layout["offload"] = offload_of(row)
 
 
@@ -191,7 +191,7 @@ def recompute_of(row: MeasuredRow, framework: Framework) -> Any:
 
 def offload_of(row: MeasuredRow) -> str:
     """State that a row keeps in host memory."""
-    cell = row.text("offload").lower()
+    cell = row.text("offload").lower() or _offload_in_words(row)
     if re.search(r"paged", row.text("optimizer").lower()):
         cell = f"{cell} optimizer"
     if not cell or cell == "none":
@@ -207,6 +207,12 @@ def offload_of(row: MeasuredRow) -> str:
     if not moved:
         raise NotExpressible("offload: not understood")
     return "-and-".join(moved)
+
+
+def _offload_in_words(row: MeasuredRow) -> str:
+    """What a row without that column says of offload among its sharding and features."""
+    found = _OFFLOAD.search(f"{row.text('sharding')}; {row.text('other_features')}".lower())
+    return found[0] if found else ""
 
 
 def _first(column: str, cell: str, find: Callable[[str, str], re.Match[str] | None]) -> str:
@@ -225,8 +231,10 @@ def _put_method(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     method: dict[str, Any] = {"name": METHODS[kind]}
     if "embedding" in row.text("trainable_params"):
         method["whole"] = ["embedding", "head"]
-    if rank := row.whole("lora_rank"):
+    in_words = _RANK.search(row.text("other_features"))
+    if rank := row.whole("lora_rank") or (in_words and int(in_words[1])):
         method["rank"] = rank
+    draft.recipe.pop("fp8_weights", None)  # frozen weights stay as they were loaded
     if framework.adapters:
         method["targets"] = list(framework.adapters)
     if kind == "qlora":
@@ -259,19 +267,8 @@ FUSED_GRADIENTS_SINCE = "2022.2"
 Source: NVIDIA/Megatron-LM@83b1e42f gradient accumulation fusion, 13 February 2022."""
 
 
-def _put_sparse(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
-    released = re.search(r"(\d\d)\.(\d\d)", row.text("framework_version"))
-    since = framework.overlaps_experts_since
-    if since is None or not released or draft.layout.get("expert", 1) == 1:
-        return
-    draft.stack.update(dispatcher="flex", cuda_graphs=True)
-    if at_least(f"{released[1]}.{int(released[2])}", since) and re.search(r"B[23]00", row.text("gpu")):
-        draft.stack["expert_overlap"] = True
-
-
-def _put_software(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
+def _put_software(row: MeasuredRow, draft: Draft) -> None:
     _put_versions(row, draft)
-    _put_sparse(row, framework, draft)
     dated = re.match(r"(20\d\d)-(\d\d)", row.text("framework_version"))
     if dated and row.text("framework") == "Megatron-LM":
         month = f"{dated[1]}.{int(dated[2])}"
@@ -366,7 +363,7 @@ def _put_layout(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
         pipeline=pipeline,
         context=context,
         data=row.count("dp", default),
-        virtual_pipeline=row.count("vpp", 1),
+        virtual_pipeline=row.count("vpp", 1) if pipeline > 1 else 1,
         expert=row.count("ep", 1),
     )
     if (expert_tensor := row.whole("etp")) is not None:

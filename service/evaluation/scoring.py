@@ -65,6 +65,12 @@ def is_scored_apart(row: MeasuredRow) -> bool:
     return source is not None and source["zero_stage"] in ("", row.text("zero_stage"))
 
 
+def recipes_of(row: MeasuredRow) -> str:
+    """The source whose recipes a row ran: rows of the same recipe files are one source."""
+    source = row.text("source_key")
+    return str(table_of(SOURCES)["recipe_files"].get(source, source))
+
+
 def gives_constants(row: MeasuredRow) -> bool:
     """Whether a fit may use a row."""
     source = table_of(SOURCES)["apart"].get(row.text("source_key"), {})
@@ -382,7 +388,7 @@ def step_row_of(one: Evaluation) -> StepRow | None:
     return StepRow(
         id=one.row.text("id"),
         source_key=one.row.text("source_key"),
-        left_out_with=one.row.text("model" if one.is_moe else "source_key"),
+        left_out_with=recipes_of(one.row),
         question=one.predicted.question,
         stack=one.predicted.operations,
         measured_seconds=one.comparison.measured,

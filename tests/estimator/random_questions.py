@@ -268,6 +268,8 @@ def _software(chance: Random, stack: StackName) -> Software:
         "dispatcher": get_args(DispatcherName),
         "attention_mask": (True,),
         "fp8_activation_inputs": (True,),
+        "fp8_attention": (True,),
+        "fused_experts": (True,),
         "grouped_reductions": (True,),
         "expandable_segments": (True, False),
         "logits_until": get_args(HeldUntil),

@@ -10,8 +10,8 @@ from service.catalogue import shipped_catalogue
 from service.estimator import estimate
 from service.estimator.question import Question
 from service.evaluation.questions import draft_of, question_of
-from service.evaluation.recipes import RunRecipe, completed, run_recipes
-from tests.evaluation.rows import ROWS, row_of
+from service.evaluation.recipes import RunRecipe, completed, released_recipe_of, released_recipes, run_recipes
+from tests.evaluation.rows import ROWS, row_of, step_of
 
 CATALOGUE = shipped_catalogue()
 NANO = MeasuredRow(
@@ -33,7 +33,7 @@ def question(row: MeasuredRow) -> Question:
 
 
 def test_every_recipe_has_a_row_that_ran_it() -> None:
-    rows = (*shipped_rows(), NANO)
+    rows = (*shipped_rows(), *shipped_rows("throughput"), NANO)
     unused = [run.source for run in run_recipes() if not any(run.holds(row) for row in rows)]
     assert unused == []
 
@@ -88,3 +88,71 @@ def test_memory_recorded_with_an_older_torch_is_asked_of_it(gpu: str, torch: str
 def test_a_test_whose_environment_asks_for_determinism_does(model: str) -> None:
     stacks = [draft_of(row_of(NONDETERMINISTIC, model=name), CATALOGUE).stack for name in ("plain", model)]
     assert [stack.get("deterministic") for stack in stacks] == [None, True]
+
+
+BRIDGE = "T-mbridge-0106"
+"""Qwen3 235B on H100 with NeMo 26.04.01."""
+
+
+@pytest.mark.parametrize(
+    ("name", "stack", "recompute"),
+    [
+        (BRIDGE, ("alltoall", True, False, False, False), "none"),
+        ("T-mbridge-0096", ("alltoall", False, False, False, False), "selective"),
+        ("T-mbridge-0001", ("flex", True, True, True, True), "none"),
+        ("T-mbridge-0009", ("flex", True, True, True, True), "selective"),
+        ("T-mbridge-0282", ("alltoall", False, False, False, False), "selective"),
+        ("T-mbridge_cards-0068", ("flex", True, True, True, True), "none"),
+    ],
+)
+def test_a_row_runs_the_recipe_of_its_release(name: str, stack: tuple[str | bool, ...], recompute: str) -> None:
+    row = completed(step_of(name))
+    fields = ("dispatcher", "expert_overlap", "cuda_graphs", "fused_experts", "fp8_attention")
+    assert tuple(draft_of(row, CATALOGUE).stack[field] for field in fields) == stack
+    assert row.text("recompute") == recompute
+
+
+@pytest.mark.parametrize(
+    "cells", [{"tp": "4"}, {"framework_version": ""}, {"model": "qwen3-1b"}, {"precision": "nvfp4"}]
+)
+def test_no_other_recipe_stands_in(cells: dict[str, str]) -> None:
+    row = step_of(BRIDGE, **cells)
+    assert released_recipe_of(row) is None
+    assert completed(row) is row
+
+
+def test_the_nearest_release_with_these_degrees_counts() -> None:
+    releases = [
+        released_recipe_of(step_of(BRIDGE, framework_version=f"NeMo container {at}")) for at in ("25.10", "99.01")
+    ]
+    assert [recipe.release for recipe in releases if recipe] == ["25.09", "26.04"]
+
+
+def test_every_released_recipe_names_its_commit_and_changed_something() -> None:
+    rows = released_recipes()
+    assert all(re.fullmatch(r"[0-9a-f]{7,}", row.commit) for row in rows)
+    assert len({replace(row, commit="") for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("cells", "path", "value"),
+    [
+        ({"other_features": "dispatcher DeepEP; +1f1b overlap; no cuda graphs"}, "stack.dispatcher", "flex"),
+        ({"other_features": "dispatcher DeepEP; +1f1b overlap; no cuda graphs"}, "stack.expert_overlap", True),
+        ({"other_features": "dispatcher DeepEP; +1f1b overlap; no cuda graphs"}, "stack.cuda_graphs", False),
+        ({"other_features": "TE cuda graph attn+moe_router"}, "stack.cuda_graphs", True),
+        ({"flash_attention": "yes (FA3)"}, "recipe.attention", "flash-3"),
+        ({"flash_attention": "FlashAttention-4"}, "recipe.attention", "flash-4"),
+        ({"sharding": "FSDP2 full shard + CPU offload of params/grads/optimizer"}, "layout.offload", "model"),
+        ({"sharding": "ZeRO-3; CPU offload possible (not per run)"}, "layout.offload", "none"),
+        ({"other_features": "optimizer_offload_100pct"}, "layout.offload", "optimizer"),
+    ],
+)
+def test_software_in_words_is_asked(cells: dict[str, str], path: str, value: object) -> None:
+    part, _, name = path.partition(".")
+    assert getattr(draft_of(step_of("T-mcore_gb200_doc-0001", **cells), CATALOGUE), part)[name] == value
+
+
+def test_adapters_have_the_rank_that_a_row_names_and_wide_frozen_weights() -> None:
+    draft = draft_of(step_of("N-mlperf_v50-0001"), CATALOGUE)
+    assert (draft.recipe["method"]["rank"], "fp8_weights" in draft.recipe) == (16, False)

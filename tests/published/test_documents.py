@@ -43,7 +43,7 @@ def test_every_table_that_cites_a_document_is_among_its_figures(key: str) -> Non
     assert citing <= named
 
 
-MOST_TOLERANCE = 0.07
+MOST_TOLERANCE = 0.09
 """Widest tolerance of a figure: the speed of a run on 16,384 GPUs; all others are met within 5 %."""
 
 

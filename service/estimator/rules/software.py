@@ -10,7 +10,7 @@ from service.estimator.numeric import both, implies
 from service.estimator.parallelism.pipeline import partition_layers
 from service.estimator.question import AttentionName, Gpu, Software, Versions
 from service.estimator.rule import LayoutRule, Rule, WorkloadRule
-from service.estimator.software.precision import PRECISIONS, Precision, peak_flop_per_s
+from service.estimator.software.precision import PRECISIONS, Precision, fp8_attention_gains, peak_flop_per_s
 from service.estimator.software.stacks import (
     BEFORE_AMPERE,
     CROSS_ENTROPIES,
@@ -151,6 +151,14 @@ SOFTWARE_RULES: dict[str, WorkloadRule] = {
         lambda w, _: (
             not w.software.expert_overlap or (w.implementation.uses_transformer_engine and bool(w.model.num_experts))
         )
+    ),
+    "fp8_attention_has_a_kernel": Rule(
+        lambda w, _: not w.software.fp8_attention or _runs_fp8_attention(w),
+        lambda w, _: {"kernel": w.kernel, "generation": generation(w.gpu)},
+    ),
+    "fused_experts_have_a_kernel": Rule(
+        lambda w, _: not w.software.fused_experts or _fuses_experts(w),
+        lambda w, _: {"generation": generation(w.gpu)},
     ),
     "fp8_activation_inputs_are_of_the_stack": Rule(
         lambda w, _: not w.software.fp8_activation_inputs or (_is_megatron(w) and w.model.gated_mlp)
@@ -483,6 +491,19 @@ _NOT_ON: dict[AttentionName, tuple[str, ...]] = {
 }
 """Generations that lack the instructions of a kernel. Source: Dao-AILab/flash-attention README, CUDA support; NVIDIA
 cuDNN support matrix (fused attention from Ampere on)."""
+
+
+def _runs_fp8_attention(workload: Workload) -> bool:
+    """Whether a measured kernel runs attention in fp8."""
+    gains = fp8_attention_gains(workload.recipe.precision, workload.gpu, workload.model.head_width)
+    return gains is not None and workload.kernel == "cudnn" and workload.implementation.uses_transformer_engine
+
+
+def _fuses_experts(workload: Workload) -> bool:
+    """Whether a kernel for both products of experts exists: in MXFP8 on Blackwell, for gated MLPs."""
+    is_there = generation(workload.gpu).startswith("Blackwell") and workload.recipe.precision == "mxfp8"
+    grouped = bool(workload.model.num_experts) and workload.software.grouped_experts
+    return is_there and bool(grouped) and workload.model.gated_mlp and workload.implementation.uses_transformer_engine
 
 
 def _kernel_problem(workload: Workload) -> str | None:

@@ -416,3 +416,39 @@ def moment_bytes(optimizer: Optimizer, precision: Precision, moment_dtype: Momen
     if moment_dtype is not None:
         return MOMENT_BYTES[moment_dtype]
     return precision.moment_bytes if optimizer.moment_bytes is None else optimizer.moment_bytes
+
+
+Gains = tuple[float, float]
+
+WIDE_HEAD, WIDEST_HEAD = 128, 160
+"""Mean widths of queries and values from which the later columns of FP8_ATTENTION apply.
+Source: definition: models whose heads have 64, 128, and 192 and 128 numbers were measured."""
+
+FP8_ATTENTION: dict[str, dict[str, tuple[Gains, Gains, Gains]]] = {
+    "Hopper": {"fp8-tensorwise": ((1.0, 0.91), (1.49, 0.91), (1.49, 0.91))},
+    "Blackwell": {
+        "fp8-tensorwise": ((1.21, 1.0), (1.31, 1.24), (1.47, 1.74)),
+        "mxfp8": ((1.12, 1.0), (1.22, 1.06), (1.38, 1.4)),
+    },
+    "Blackwell Ultra": {
+        "fp8-tensorwise": ((1.37, 1.0), (1.58, 1.34), (1.71, 1.89)),
+        "mxfp8": ((1.31, 1.0), (1.42, 1.04), (1.55, 1.47)),
+    },
+}
+"""Rates of cuDNN's attention in fp8 over those in bf16, forward and backward, for heads below 128, of 128, and of
+queries of 192 and values of 128, by architecture and precision.
+Source: NVIDIA/cudnn-frontend@3929da2 benchmark/sdpa_benchmark_training/results (gpt_oss, llama3.1, dsv3), geometric
+means from 4,096 tokens on, cuDNN 9.22 on GB200 and GB300, 9.19 on H200, where only heads of 128 were measured; below
+128 its backward pass in fp8 is not tuned, and the rate of bf16 is kept."""
+
+
+def fp8_attention_gains(precision: str, gpu: Gpu, mean_width: float) -> Gains | None:
+    """Rates of attention in fp8 over those in bf16, forward and backward; None where no kernel was measured.
+
+    >>> from service.estimator.samples import H100
+
+    >>> fp8_attention_gains("fp8-tensorwise", H100, 128), fp8_attention_gains("mxfp8", H100, 128)
+    ((1.49, 0.91), None)
+    """
+    known = FP8_ATTENTION.get(gpu.architecture.removesuffix(" (Grace)"), {}).get(precision)
+    return None if known is None else known[(mean_width >= WIDE_HEAD) + (mean_width >= WIDEST_HEAD)]

@@ -10,7 +10,7 @@ from service.estimator.model.ledger import Op, OpKind, Ops, Split, is_rerun, rer
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.parallelism.stages import RankParameters
 from service.estimator.question import AttentionName, Model
-from service.estimator.software.precision import Format, known_peak_flop_per_s, quantization_of
+from service.estimator.software.precision import Format, fp8_attention_gains, known_peak_flop_per_s, quantization_of
 from service.estimator.software.versions import at_least, generation
 from service.estimator.time.rates import (
     MOST_FRACTION,
@@ -201,6 +201,8 @@ class Rates:
     """Whether the recipe's format is narrower than that of activations."""
     attention: AttentionRate
     """Rate of the kernel of attention or a scan, as shares of attention_flop_per_s."""
+    attention_gain_fraction: tuple[float, float]
+    """What a narrow format makes of that rate, forward and backward."""
     attention_flop_per_s: float
     """Dense peak of the attention's format, times the kernel's scale inside a step."""
     eager_flop_per_s: float
@@ -251,6 +253,8 @@ def rates_of(workload: Workload) -> Rates:
     kernel = fused_kernel(workload.kernel)
     widths = (model.head_width,) * 2 if model.kv_lora_rank is None else (model.query_width, model.value_width)
     attention = attention_rate(kernel, gpu, *widths)
+    is_narrow = workload.software.fp8_attention
+    gains = fp8_attention_gains(workload.recipe.precision, gpu, sum(widths) / 2) if is_narrow else None
     most = (
         MOST_FRACTION * min(1.0, stack_scale(workload)) / max(attention.forward_fraction, attention.backward_fraction)
     )
@@ -262,6 +266,7 @@ def rates_of(workload: Workload) -> Rates:
         full_products=wide_products if gpu.fp32_flop_per_s is None else products_of(workload, "fp32"),
         is_narrow=workload.precision.matrix_format in ("fp8", "fp4"),
         attention=attention,
+        attention_gain_fraction=gains or (1.0, 1.0),
         attention_flop_per_s=peak * min(scales.get(kernel, scales[NEWEST_KERNEL]), most),
         eager_flop_per_s=peak
         * constants.eager_attention_fraction
@@ -438,6 +443,12 @@ def kernel_seconds(flop: Amount, moved_bytes: Amount, flop_per_s: Amount, bytes_
     return maximum(flop / flop_per_s, moved_bytes / bytes_per_s) + LAUNCH_SECONDS
 
 
+FUSED = ("moe.up", "moe.activation", "moe.down")
+"""Operations of experts that one kernel does in each pass: it streams no activation, and converts what the second
+product reads forward and the first one backward. Source: NVIDIA-NeMo/Megatron-Bridge@51885cf13 perf_recipes
+(use_transformer_engine_op_fuser, grouped MLP of cuDNN's CuTe DSL)."""
+
+
 def product_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workload) -> OpSeconds:
     """Seconds of the products of one operation with weights: its result, and the gradients of input and weights.
 
@@ -445,7 +456,8 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workloa
         forward: (m, n, k); backward: the mean of (m, k, n) and (k, n, m) for each gradient that is needed; each
         over x where a side is no multiple of ALIGNED_SIDE, over g where tokens are dealt to experts, whose products run
         side by side, or one after another where they are not grouped;
-        cast: c (m k + m n) / W, c = Rates.cast_bytes; and what makes frozen matrices of 4 bits wide
+        cast: c (m k + m n) / W, c = Rates.cast_bytes, but for what fused experts convert themselves; and what makes
+        frozen matrices of 4 bits wide
     Args:
         workload: the workload, with x and g
     Returns: the seconds [s]
@@ -475,6 +487,8 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workloa
         return OpSeconds(forward, backward, wide + wide_again, wide)
     number_seconds = rates.cast_bytes * shape.copies / rates.bytes_per_s
     inputs, gradients = m * k * number_seconds, (m * n * number_seconds if op.gradients else 0.0)
+    if workload.software.fused_experts:
+        inputs, gradients = (0.0 if op.name == FUSED[-1] else inputs), (0.0 if op.name == FUSED[0] else gradients)
     return OpSeconds(forward, backward, inputs + gradients + wide + wide_again, inputs + wide)
 
 
@@ -553,7 +567,8 @@ def _shares(op: Op, workload: Workload, divisor: Amount, scale: Amount, rates: R
     queries = workload.model.num_attention_heads * tokens / divisor * scale
     keys = op.flop / (2 * tokens * op.score_width)
     forward, backward = (
-        attention_fraction(rates.attention, keys, queries, backward=is_backward) for is_backward in (False, True)
+        gain * attention_fraction(rates.attention, keys, queries, backward=bool(place))
+        for place, gain in enumerate(rates.attention_gain_fraction)
     )
     return forward, backward
 
@@ -563,7 +578,7 @@ def op_seconds(op: Op, workload: Workload, degrees: Degrees, split: tuple[Amount
 
     Formula:
         products and attention by their own functions; what only streams: its bytes over W and a launch, once more for
-        each gradient
+        each gradient; nothing for the activation of fused experts
     Args:
         split: divisor of each split [1]
     Returns: forward and backward seconds [s]
@@ -574,6 +589,8 @@ def op_seconds(op: Op, workload: Workload, degrees: Degrees, split: tuple[Amount
     scale, divisor = degrees.micro_batch / degrees.context, split[op.split]
     if op.kind == "attention":
         return attention_seconds(op, workload, divisor, scale, rates)
+    if workload.software.fused_experts and op.name in FUSED:
+        return OpSeconds(0.0, 0.0)
     moved = (op.moved_bytes / divisor + op.whole_bytes) * scale / rates.bytes_per_s + LAUNCH_SECONDS
     return OpSeconds(moved, op.gradients * moved)
 

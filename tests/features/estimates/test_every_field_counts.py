@@ -66,6 +66,7 @@ REUSING = {
 RECIPE = {"sequence_length": 4096, "micro_batch": 1, "global_batch": 128, "training_tokens": 1e12}
 CLUSTER = {"gpu": "h100-sxm5-80gb", "gpus": 16}
 OLDER = {"gpu": "a100-sxm4-80gb", "gpus": 16}
+NEWER = {"gpu": "b200-sxm-180gb", "gpus": 16}
 SPLIT = {"tensor": 2, "pipeline": 2}
 SHARDED = {**RECIPE, "stack": "torchtitan", "recompute": {"granularity": "full"}}
 
@@ -107,6 +108,8 @@ QUESTIONS = [
 ]
 QUESTIONS.append({**question(DENSE, {**RECIPE, "stack": {"name": "fsdp1"}}, {}), "cluster": OLDER})
 QUESTIONS.append(question(DENSE, {**RECIPE, "stack": {"name": "megatron-core"}}, {"tensor": 4}))
+NARROW = {**RECIPE, "precision": "mxfp8", "stack": {"name": "megatron-core"}}
+QUESTIONS.append({**question(SPARSE, NARROW, {"expert": 4}), "cluster": NEWER})
 QUESTIONS.append({**question(DENSE, RECIPE, {"zero_stage": 0}), "cluster": {**CLUSTER, "gpus": 32}})
 NARROW = {**RECIPE, "gradient_dtype": "bf16", "moment_dtype": "bf16"}
 QUESTIONS.append(question(DENSE, {**NARROW, "stack": {"name": "megatron-core"}}, {}))
