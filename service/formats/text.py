@@ -463,6 +463,9 @@ def options_in(words: Sequence[tuple[str, Place]]) -> tuple[Entry, ...]:
     for word, place in words:
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
+            if " " in name:
+                message = "the option's name holds a blank, for one pair of quotes is around several words"
+                raise refusal(place, "not_an_option", message, "leave those quotes out")
             values = [value] if equals else []
             found.pop(name, None)
             found[name] = values, place

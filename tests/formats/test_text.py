@@ -21,6 +21,7 @@ WRONG: list[tuple[str, str, str, int, int]] = [
     ("megatron-lm", 'pretrain_gpt.py \\\n  --save "$SAVE" --seq-length "$LENGTH"', "unknown_value", 2, 18),
     ("megatron-lm", "--data-path 'x", "not_closed", 1, 13),
     ("megatron-lm", "a b", "not_an_option", 1, 1),
+    ("megatron-lm", "--bf16 '--seq-length 8'", "not_an_option", 1, 9),
     ("megatron-lm", "--bf16 yes", "not_true_or_false", 1, 1),
     ("megatron-lm", f"{MEGATRON}\n  --pipeline-model-parallel-layout 'E|x|L'", "not_a_layout", 2, 3),
     ("megatron-lm", f"{MEGATRON} --num-experts 4 --moe-layer-freq [1]*3+x", "not_a_pattern", 1, 106),

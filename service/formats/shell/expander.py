@@ -321,7 +321,9 @@ class _Shell:
         self._scan(at + 1, close - 1, out, _QUOTED, split=False)
         inner = plain[at + 1 : close - 1]
         out.quoted = (
-            out.quoted or before != len(out.parts) + len(out.done) or not inner.endswith(("[@]}", "$@", "${@}"))
+            out.quoted
+            or before != len(out.parts) + len(out.done)
+            or not inner.endswith(("[@]}", "$@", "${@}", '[@]}"}'))
         )
         return close
 
@@ -339,8 +341,9 @@ class _Shell:
             return close
         if after == "{":
             close = self._source.words.end(at + 2, '"}' if mode else "}")
-            if mode == _BARE and split and (default := self._default_of(at + 2, close - 1, place)) is not None:
-                self._scan(default.start, default.end, out, _BARE, split=True)
+            keeps = split or mode == _QUOTED  # words of what stands for a variable stay words
+            if keeps and (default := self._default_of(at + 2, close - 1, place)) is not None:
+                self._scan(default.start, default.end, out, mode, split=split)
             else:
                 self._add(self._parameter(at + 2, close - 1, place, mode), out, mode, split=split)
             return close
