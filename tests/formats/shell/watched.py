@@ -70,7 +70,7 @@ class Watched:
     wrong: list[tuple[str, str]] = field(default_factory=list)
     """What ended otherwise than by an answer or one of the service's errors, with the text."""
     seconds: list[tuple[int, float]] = field(default_factory=list)
-    """Characters of each text, and what reading it took."""
+    """Characters of each text, and what reading it took of the processor."""
 
 
 def watched(texts: Iterable[str]) -> Watched:
@@ -78,7 +78,7 @@ def watched(texts: Iterable[str]) -> Watched:
     found = Watched()
     for text in texts:
         found.texts += 1
-        begin = time.perf_counter()
+        begin = time.process_time()
         try:
             with watching():
                 import_file("script", text)
@@ -87,5 +87,5 @@ def watched(texts: Iterable[str]) -> Watched:
             pass
         except (Exception, Broken) as error:
             found.wrong.append((repr(error), text))
-        found.seconds.append((len(text), time.perf_counter() - begin))
+        found.seconds.append((len(text), time.process_time() - begin))
     return found
