@@ -47,7 +47,7 @@ ATTACKS: list[tuple[str, str, str, int]] = [
     ("megatron-lm", MEGATRON + "\n" * 200_000 + "b " * 20_000, "too_long", 200_001),
     ("megatron-lm", f"{MEGATRON} \\\n --train-iters {'1' * 4301}", "too_many_digits", 2),
     ("megatron-lm", f"{MEGATRON} --{'a' * 300}", "too_long", 1),
-    ("megatron-lm", f"{MEGATRON} --pipeline-model-parallel-layout {'(t)*9999' * 400}", "not_a_layout", 1),
+    ("megatron-lm", f"{MEGATRON} --pipeline-model-parallel-layout '{'(t)*9999' * 400}'", "not_a_layout", 1),
 ]  # fmt: skip
 
 
