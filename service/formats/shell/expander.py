@@ -830,7 +830,10 @@ class _Shell:
         if found is not None:
             return bool(found)
         for name in _NAME.findall(text):
-            if name in self._variables and re.search(rf"\b{name}\s*(?:[-+*/%&|^]?=(?!=)|\+\+|--)", text):
+            changes = name in self._variables and re.search(
+                rf"\b{re.escape(name)}\s*(?:[-+*/%&|^]?=(?!=)|\+\+|--)", text
+            )
+            if changes:
                 self.put(name, self._unknown(f"${name}", _LOOPS, self._place(node.text.start)))
         return None
 

@@ -83,6 +83,10 @@ def test_a_variable_that_is_supposed_to_be_unset_does_not_end_the_script() -> No
     assert words_of('M=\nwhile [ $# -gt 0 ]; do M=$1; shift; done\nif [ -z "$M" ]; then exit 1; fi\nrun') == ["run"]
 
 
+def test_a_variable_that_is_read_under_a_sign_breaks_nothing() -> None:
+    assert words_of("read '*'\n(( 2 * x++ ))\nrun 1") == ["run", "1"]
+
+
 def test_arguments_of_the_job_are_known() -> None:
     script = "while [ $# -gt 0 ]; do case $1 in --tp) TP=$2; shift 2;; *) shift;; esac; done; run ${TP:-1}"
     assert words_of(script, ("x", "--tp", "4")) == ["run", "4"]
