@@ -3,6 +3,7 @@
 import resource
 import sqlite3
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from tests.outages import Figures, Outages, service_on
 HOUR = 3600
 BETWEEN: tuple[Fault, ...] = ("delay", "reset", "cut", "silent", "refuse")
 NAME = "traincost"
+STARTING_SECONDS = 0.2
+"""In which a session that starts is listed."""
 
 Say = Callable[[Figures], object]
 
@@ -151,6 +154,8 @@ def _read_only(url: str, is_so: bool) -> None:
         connection.execute("SET default_transaction_read_only = off")
         setting = sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = {}")
         connection.execute(setting.format(sql.Identifier(NAME), sql.SQL("on" if is_so else "off")))
+        _end_others(connection)
+        time.sleep(STARTING_SECONDS)  # a session that read the setting before and was not listed yet
         _end_others(connection)
 
 
