@@ -398,8 +398,20 @@ TORCHTITAN = rules.training_target("torchtitan", RULES, _text)
 FATES = drafts.fates_of(RULES["0.2"], _TABLE)
 
 
+_OF_IMAGES = ("flux", "vlm")
+"""Models of torchtitan that are no language models."""
+
+
 def read_torchtitan(entries: Sequence[Entry]) -> drafts.Draft:
     draft = drafts.draft_of(entries, FATES)
+    if draft.get("model.name") in _OF_IMAGES:
+        message = "is a model of images, which is not estimated"
+        raise draft.wrong("model.name", "not_estimated", message, "ask for a language model")
+    converters = tuple(map(str, draft.get("model.converters", ())))
+    for name in draft.fates:
+        spellings = (name, name.removeprefix("quantize.linear."))
+        if name.startswith("quantize.") and not any(one.startswith(converters) for one in spellings):
+            draft.without_effect(name, "no converter of the model uses it")
     return complete(draft, draft.get("model.name", "llama3"), draft.get("model.flavor", "debugmodel"), RULES["0.2"])
 
 
