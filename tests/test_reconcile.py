@@ -25,7 +25,7 @@ TRAINING = (
     "--seq-length 4096 --micro-batch-size 1 --global-batch-size 8 --tensor-model-parallel-size 8 "
     "--attention-backend flash {more}"
 )
-SCRIPT = "#!/bin/bash\n#SBATCH --partition=here --output=/dev/null {options}\nsleep {seconds}\nexit {code}\n" + TRAINING
+SCRIPT = "#!/bin/bash\n#SBATCH --partition=here --output=/dev/null {options}\nsleep {seconds}\nif [ -e /nowhere ]; then\n" + TRAINING + "\nfi\nexit {code}\n"
 """Ends before its training begins: what it trains is what the hook reads."""
 
 EIGHT = "--gpus-per-node=8"
