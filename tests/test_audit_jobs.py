@@ -9,7 +9,10 @@ from tests.features.checks.test_objects import LARGE, MEGATRON, SMALL
 from tests.prestarted import ran
 from tests.slurm_accounting import accounting
 
-SCRIPT = "#!/bin/bash\n#SBATCH --partition=here --output=/dev/null --gpus-per-node=8\nif [ -e /nowhere ]; then\nsrun torchrun {command}\nfi\n"
+SCRIPT = (
+    "#!/bin/bash\n#SBATCH --partition=here --output=/dev/null --gpus-per-node=8\n"
+    "if [ -e /nowhere ]; then\nsrun torchrun {command}\nfi\n"
+)
 JOBS = {
     "fits": SCRIPT.format(command=MEGATRON.format(layers=SMALL)),
     "large": SCRIPT.format(command=MEGATRON.format(layers=LARGE)),

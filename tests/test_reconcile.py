@@ -25,8 +25,11 @@ TRAINING = (
     "--seq-length 4096 --micro-batch-size 1 --global-batch-size 8 --tensor-model-parallel-size 8 "
     "--attention-backend flash {more}"
 )
-SCRIPT = "#!/bin/bash\n#SBATCH --partition=here --output=/dev/null {options}\nsleep {seconds}\nif [ -e /nowhere ]; then\n" + TRAINING + "\nfi\nexit {code}\n"
-"""Ends before its training begins: what it trains is what the hook reads."""
+SCRIPT = (
+    "#!/bin/bash\n#SBATCH --partition=here --output=/dev/null {options}\nsleep {seconds}\n"
+    f"if [ -e /nowhere ]; then\n{TRAINING}\nfi\nexit {{code}}\n"
+)
+"""Never starts its training: what it trains is what the hook reads."""
 
 EIGHT = "--gpus-per-node=8"
 FAST = "SchedulerParameters=bf_interval=1,batch_sched_delay=0,sched_interval=1"

@@ -16,7 +16,7 @@ VIEWS = {
 
 def _show(sight: Sight, view: str) -> None:
     sight.page.click(f"#tab-{view}")
-    sight.page.locator(VIEWS[view]).first.wait_for(timeout=60_000)
+    sight.page.locator(VIEWS[view]).first.wait_for(timeout=150_000)
 
 
 def test_the_timeline_tells_both_steps(sight: Sight) -> None:
