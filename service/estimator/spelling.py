@@ -14,7 +14,7 @@ from service.estimator.software.stacks import STACKS, implementation_of, softwar
 
 
 def in_one_spelling(question: CompleteQuestion) -> CompleteQuestion:
-    """A resolved question without what says the same as leaving it out.
+    """A resolved question without values that mean the same as their absence.
 
     >>> from service.estimator.samples import sample_resolved
     >>> usual = sample_resolved().question

@@ -210,7 +210,7 @@ def offload_of(row: MeasuredRow) -> str:
 
 
 def _offload_in_words(row: MeasuredRow) -> str:
-    """What a row without that column says of offload among its sharding and features."""
+    """The offload that a row names among its sharding and features, where it lacks that column."""
     found = _OFFLOAD.search(f"{row.text('sharding')}; {row.text('other_features')}".lower())
     return found[0] if found else ""
 

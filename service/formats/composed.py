@@ -40,7 +40,7 @@ class Started:
     entries: tuple[Entry, ...]
     program: str = ""
     processes: int | None = None
-    """Processes of the launcher; None where nothing tells."""
+    """Processes of the launcher; None where they are not known."""
 
 
 def overrides_in(words: Sequence[tuple[str, Place]]) -> Iterator[Entry]:

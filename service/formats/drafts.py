@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from service.formats.rules import COMBINED, CONVERTERS, FORMS, OPEN, Converter, Rules, WrongType, options_of
-from service.formats.text import Entry, Unknown, unknown_in
+from service.formats.text import NAMELESS, Entry, Unknown, unknown_in
 from service.text_bounds import Place, refusal
 
 Fate = Literal["understood", "without_effect", "not_understood", "unknown"]
@@ -195,7 +195,7 @@ def draft_of(entries: Sequence[Entry], fates: Fates) -> Draft:
     for entry in entries:
         name = fates.today(entry.name)
         draft.fates[name] = setting = fates.of(entry)
-        if (unknown := unknown_in(entry.value)) is not None and entry.name.startswith(WORDS):
+        if (unknown := unknown_in(entry.value)) is not None and entry.name.startswith(NAMELESS):
             why = f"it may hold any setting: {unknown.explained}, has no value here"
             draft.fates[name] = Setting(entry, "not_understood", why)
         elif unknown is not None and setting.fate == "understood":
@@ -204,9 +204,6 @@ def draft_of(entries: Sequence[Entry], fates: Fates) -> Draft:
             draft.settings[name] = _converted(entry, fates.types[name])
     return draft
 
-
-WORDS = "$"
-"""Begin of the name of a setting that stands for words which a script does not say."""
 
 _LENGTHS = re.compile(
     r"(?:max|num|train|training)?[-_.]*(?:train[-_.]*)?(?:steps|iters|samples|epochs)(?:[-_.]*\w+)?", re.IGNORECASE

@@ -1,14 +1,13 @@
-"""Command lines of scripts around Hugging Face's Trainer: their options, and what the launcher before them sets.
+"""Command lines that start a training: the options of its program, and what the launcher before it sets.
 
 Source: accelerate 1.15.0 commands/launch.py (options that its file's settings become); torch 2.13 distributed/run.py;
 deepspeed 0.19.8 launcher/runner.py.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import takewhile
 
-from service.formats.composed import PROCESSES, PROGRAM, overrides_in
+from service.formats.composed import PROGRAM, overrides_in
+from service.formats.frameworks import litgpt, megatron_bridge_recipes, nemo, torchtitan_module
 from service.formats.frameworks.trainer import ACCELERATE
 from service.formats.text import Entry, checked_once, options_in
 from service.text_bounds import Place
@@ -33,15 +32,6 @@ _SECTIONS = {
 
 _CONFIG = ("config_file",)
 
-_KINDS_OF_FINETUNE = ("lora", "full", "adapter", "adapter_v2")
-"""Words after finetune of LitGPT's older releases."""
-
-_RUN_TRAIN = "run_train.sh"
-"""torchtitan's script, which takes some options from variables before it."""
-
-_VARIABLES = {"MODULE": "module", "CONFIG": "config", "NGPU": PROCESSES}
-"""Settings that the variables become."""
-
 
 def read_words(words: Sequence[tuple[str, Place]]) -> tuple[Entry, ...]:
     """The options of a command, and those of its launcher as the settings of accelerate's file.
@@ -55,25 +45,20 @@ def read_words(words: Sequence[tuple[str, Place]]) -> tuple[Entry, ...]:
     """
     words = _from_tool(words)
     if _base(words, 0) == "litgpt" and len(words) > 1:
-        return checked_once(_litgpt(words[1:]))
+        return checked_once(litgpt.command_entries(words[1:]))
     if _base(words, 0) == "nemo" and len(words) > 2 and words[1][0] == "llm":
-        return checked_once(_nemo(words[2:]))
+        return checked_once(nemo.command_entries(words[2:]))
     program = max((number for number in range(len(words)) if _is_program(words, number)), default=-1)
     if program < 0:
         return options_in(words)
-    word, place = words[program]
-    rest = words[program + 1 :]
-    if word.endswith(_RUN_TRAIN):
-        return checked_once(
-            (*_variables(words[:program]), Entry(PROGRAM, word.rpartition("/")[2], place), *options_in(rest))
-        )
-    if _base(words, program) in _RUN_RECIPE:
-        return checked_once((*_launcher(words[:program]), Entry(PROGRAM, _base(words, program), place), *_bridge(rest)))
-    return (
-        *_launcher(words[:program]),
-        Entry(PROGRAM, word.rpartition("/")[2], place),
-        *(checked_once(overrides_in(rest)) if _is_composed(words, program) else options_in(rest)),
-    )
+    before, rest = words[:program], words[program + 1 :]
+    name = Entry(PROGRAM, _base(words, program), words[program][1])
+    if name.value == torchtitan_module.SCRIPT:
+        return checked_once((*torchtitan_module.variable_entries(before), name, *options_in(rest)))
+    if name.value in megatron_bridge_recipes.SCRIPTS:
+        return checked_once((*_launcher(before), name, *megatron_bridge_recipes.command_entries(rest)))
+    own = checked_once(overrides_in(rest)) if _is_composed(words, program) else options_in(rest)
+    return (*_launcher(before), name, *own)
 
 
 def _is_program(words: Sequence[tuple[str, Place]], number: int) -> bool:
@@ -82,18 +67,7 @@ def _is_program(words: Sequence[tuple[str, Place]], number: int) -> bool:
     before = _base(words, number - 1)
     is_task = before in ("trl", "llamafactory-cli") and not word.startswith("-")
     is_recipe = _is_tune(words) and number + 1 < len(words) and words[number + 1][0].startswith("--config")
-    return word.endswith((".py", _RUN_TRAIN)) or before == "-m" or is_task or is_recipe
-
-
-def _variables(words: Sequence[tuple[str, Place]]) -> Iterator[Entry]:
-    """The settings that variables before torchtitan's script become; NGPU is 8 unless they say it."""
-    given = {name: (value, place) for word, place in words for name, _, value in [word.partition("=")]}
-    if given.keys() & {"MODULE", "CONFIG"}:
-        given = {"NGPU": ("8", Place(1, 1)), "MODULE": ("llama3", Place(1, 1)), **given}
-    for name, setting in _VARIABLES.items():
-        if name in given:
-            value, place = given[name]
-            yield Entry(setting, int(value) if value.isdecimal() and len(value) < 10 else (value,), place)
+    return word.endswith((".py", torchtitan_module.SCRIPT)) or before == "-m" or is_task or is_recipe
 
 
 def _base(words: Sequence[tuple[str, Place]], number: int) -> str:
@@ -113,60 +87,6 @@ def _from_tool(words: Sequence[tuple[str, Place]]) -> Sequence[tuple[str, Place]
 def _is_tune(words: Sequence[tuple[str, Place]]) -> bool:
     """Whether torchtune's program starts a recipe."""
     return len(words) > 1 and _base(words, 0) == "tune" and words[1][0] == "run"
-
-
-def _litgpt(words: Sequence[tuple[str, Place]]) -> Iterator[Entry]:
-    """What LitGPT's program is asked to do, the model that stands after it, and its options."""
-    names = list(takewhile(lambda one: not one[0].startswith("--"), words))
-    task, place = names[0] if names else ("", words[0][1])
-    kind = names[1:2] if task == "finetune" and len(names) > 1 and names[1][0] in _KINDS_OF_FINETUNE else []
-    yield Entry(PROGRAM, "_".join([task, *(word for word, _ in kind)]), place)
-    for word, where in names[1 + len(kind) :][:1]:
-        yield Entry("model_name" if task == "pretrain" else "checkpoint_dir", (word,), where)
-    yield from overrides_in(words[len(names) :])
-
-
-_RUN_RECIPE = ("run_recipe.py", "launch_with_nemo_run.py")
-"""Megatron-Bridge's scripts, whose options stand beside changes of a recipe."""
-
-_OF_BRIDGE = {
-    "max_steps": "train.train_iters",
-    "global_batch_size": "train.global_batch_size",
-    "micro_batch_size": "train.micro_batch_size",
-    "seq_length": "dataset.seq_length",
-    **{name: f"model.{name}" for name in (
-        "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size",
-        "virtual_pipeline_model_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size",
-    )},
-}  # fmt: skip
-"""Fields that its options set."""
-
-_SHORT = {
-    "-ms": "max_steps", "-gb": "global_batch_size", "-mb": "micro_batch_size", "-sl": "seq_length",
-    "-tp": "tensor_model_parallel_size", "-pp": "pipeline_model_parallel_size", "-cp": "context_parallel_size",
-    "-vp": "virtual_pipeline_model_parallel_size", "-ep": "expert_model_parallel_size",
-    "-etp": "expert_tensor_parallel_size",
-}  # fmt: skip
-
-
-def _bridge(words: Sequence[tuple[str, Place]]) -> Iterator[Entry]:
-    """The recipe of run_recipe.py with its changes; a change by its field comes before one by its option."""
-    spelled = [(f"--{_SHORT[word]}" if word in _SHORT else word, place) for word, place in words]
-    found = {entry.name: entry for entry in overrides_in(spelled)}
-    for name, entry in found.items():
-        field = _OF_BRIDGE.get(name, name)
-        if field == name or field not in found:
-            yield replace(entry, name=field)
-
-
-_OF_NEMO = {"-f": "--factory", "--yaml": "--config", "-y": "--yes"}
-"""Options of nemo with the names under which its reader takes them."""
-
-
-def _nemo(words: Sequence[tuple[str, Place]]) -> Iterator[Entry]:
-    """What nemo llm is asked to do, its recipe, and the changes of it."""
-    yield Entry(PROGRAM, *words[0])
-    yield from overrides_in([(_OF_NEMO.get(word, word), place) for word, place in words[1:]])
 
 
 def _is_composed(words: Sequence[tuple[str, Place]], program: int) -> bool:

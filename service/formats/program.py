@@ -221,7 +221,7 @@ class Scheduled:
     script: str | Problem
     """What it starts; or why that is unknown."""
     job: Job = field(default_factory=Job)
-    """What the scheduler says of the script's process."""
+    """What the scheduler gives to the script's process."""
     gpus: int
     gpus_each: int
     gpu: str | None = None

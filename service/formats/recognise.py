@@ -75,7 +75,7 @@ def recognise(entries: Sequence[Entry]) -> Recognised | None:
 
 
 def recognise_words(text: str) -> Recognised | None:
-    """The tool that a text without settings tells of, such as a program; None where none is known."""
+    """The tool that a text without settings belongs to, by words such as a program; None where none is known."""
     for tool in TOOLS:
         for word in tool.words:
             if (offset := text.find(word)) >= 0:

@@ -344,7 +344,7 @@ class ExportedFile:
     assumptions: tuple[str, ...]
     """What you have to know to use the file."""
     instead: Mapping[str, Any] = field(default_factory=dict)
-    """What the file trains with in place of fields that it does not express, where reading it back does not tell."""
+    """What the file trains with in place of fields that it does not express, where reading it back does not show it."""
     trains: str | None = None
     """The target whose file or arguments a launcher starts; None for a training file and a caller's own command."""
 

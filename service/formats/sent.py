@@ -34,20 +34,6 @@ _UNDER = {"deepspeed": DEEPSPEED, "accelerate": ACCELERATE}
 _ABOVE = ("transformers", "trl", "axolotl", "llama-factory")
 """Formats of tools that DeepSpeed and accelerate stand under."""
 
-_STARTED = (
-    *_ABOVE,
-    "torchtune",
-    "torchtitan-module",
-    "nemo",
-    "megatron-bridge",
-    "verl",
-    "maxtext",
-    "litgpt",
-    "lightning",
-    "llm-foundry",
-)
-"""Formats whose readers take what starts the tool."""
-
 
 @dataclass(frozen=True, slots=True)
 class Sent:
@@ -79,7 +65,7 @@ def _is_script(format: str | None, text: str) -> bool:
 
 
 def _of_script(format: str | None, text: str, files: Mapping[str, str], job: Job | None) -> Sent:
-    """What the training that a script starts says, with the files that it names."""
+    """The settings of the training that a script starts, with those of the files that it names."""
     named = None if format == SCRIPT_FORMAT else format
     try:
         found = training_in(text, job, files, any_program=named is not None)
@@ -132,7 +118,7 @@ def refuse_unread(found: Recognised, format: str | None) -> None:
 
 
 def _with_format(format: str | None, entries: tuple[Entry, ...], text: str, name: str | None = None) -> Sent:
-    """Settings with their format, which they tell of unless it is named."""
+    """Settings with their format, which is recognised unless it is named."""
     recognised = recognise(entries)
     if format is not None:
         if recognised is not None:
@@ -149,7 +135,7 @@ def _with_format(format: str | None, entries: tuple[Entry, ...], text: str, name
 
 def _own(format: str, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
     """The settings without those of a launcher, where the format's reader takes none."""
-    if format in _STARTED:
+    if FORMATS[format].takes_launcher:
         return entries
     return tuple(entry for entry in entries if not (entry.name == PROGRAM or entry.name.startswith(f"{ACCELERATE}.")))
 

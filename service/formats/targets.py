@@ -71,6 +71,8 @@ class Format:
     """Fates of the tool's settings."""
     source: str
     """Tool and version or commit that its fields and defaults come from."""
+    takes_launcher: bool = False
+    """Whether its reader takes the program and the processes that a command starts."""
     covers: str = ""
     """The releases or the commit whose files are read; those of the source where empty."""
 

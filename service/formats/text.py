@@ -171,6 +171,22 @@ def command_text(words: Sequence[str], raw: Sequence[str] = ()) -> str:
 LONGEST_FILE_BYTES = 256 * 1024
 
 
+NAMELESS = "$"
+"""Begin of the name of a setting that stands for words which are not known."""
+
+LONGEST_SHOWN = 80
+"""Characters of a path that are repeated."""
+
+
+def shortened(path: str) -> str:
+    """A path, or the end of a long one.
+
+    >>> shortened("a/b.yaml"), len(shortened("a" * 100))
+    ('a/b.yaml', 83)
+    """
+    return path if len(path) <= LONGEST_SHOWN else f"...{path[-LONGEST_SHOWN:]}"
+
+
 @dataclass(frozen=True, slots=True)
 class Unknown:
     """A value that depends on what only the job has."""

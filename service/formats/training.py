@@ -15,19 +15,16 @@ from service.formats.launched import read_words
 from service.formats.recognise import recognise, recognise_words
 from service.formats.shell.expander import Command, Script, expanded
 from service.formats.shell.values import Text
-from service.formats.text import Entry, Unknown, options_in
+from service.formats.text import NAMELESS, Entry, Unknown, options_in, shortened
 from service.text_bounds import FIELD, MOST_DIGITS, MOST_WORDS, TOO_MANY_DIGITS, TOO_MANY_WORDS, Place, refusal
 
 SCRIPT_FORMAT = "script"
 """Name of scripts among the kinds of files."""
 
-EXPANDED = "$"
-"""Begin of the name of a setting that stands for words which are not known."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a scheduler says of the process that runs a script."""
+    """What a scheduler gives to the process that runs a script."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
     """Variables of its environment."""
@@ -40,11 +37,11 @@ class Started:
     """The training that a script starts."""
 
     format: str | None
-    """The tool's format; None where its settings tell."""
+    """The tool's format; None where the settings are recognised."""
     entries: tuple[Entry, ...]
     """Options on the command line; of a program that reads a file, those that change the file's settings."""
     file: str | None
-    """The file that it reads; None where options say all."""
+    """The file that it reads; None where all settings are options."""
     files: Mapping[str, str]
     """Files that the script writes and the command names."""
     notes: tuple[str, ...]
@@ -57,7 +54,7 @@ class Started:
 
     def _settled(self, one: Entry) -> Entry:
         if (found := self.script.unknown_in(one.name)) is not None:
-            return Entry(f"{EXPANDED}{found.name.lstrip('$')}", (found,), one.place)
+            return Entry(f"{NAMELESS}{found.name.lstrip('$')}", (found,), one.place)
         return replace(one, value=self._value(one.value))
 
     def _value(self, value: Any) -> Any:
@@ -158,7 +155,7 @@ def _joined(commands: Sequence[Command]) -> Iterator[Command]:
 def _no_training(script: Script, *, any_program: bool) -> Refused:
     """The refusal of a script without a training that is known."""
     for word in (word for command in script.commands for word in command.words if _trains_nothing(word.plain)):
-        message = f"{_short(_base(word.plain))} trains no model, by its name"
+        message = f"{shortened(_base(word.plain))} trains no model, by its name"
         fix = "send the script that starts the training, or state model, recipe and layout"
         return refusal(script.lines.place(word.source(0)), "no_training", message, fix)
     if any_program:
@@ -170,12 +167,12 @@ def _no_training(script: Script, *, any_program: bool) -> Refused:
         fix = "write its name into the script, or state model, recipe and layout"
         return refusal(script.lines.place(held.source(0)), "unknown_program", message, fix)
     for file, spelled in _absent_files(script):
-        message = f"the settings are in {_short(spelled)}, which the script does not write"
+        message = f"the settings are in {shortened(spelled)}, which the script does not write"
         fix = "send that file too, under its name in files, or alone"
         return refusal(script.lines.place(file.source(0)), "absent_file", message, fix)
     if script.absent:
         path = script.absent[-1]
-        message = f"the script starts {_short(script.spelled(path.plain))}, which is not written here"
+        message = f"the script starts {shortened(script.spelled(path.plain))}, which is not written here"
         place = script.lines.place(path.source(0))
         return refusal(place, "absent_script", message, "send that script, or state model, recipe and layout")
     return _of_no_tool(script)
@@ -185,24 +182,15 @@ def _of_no_tool(script: Script) -> Refused:
     """The refusal of a script whose programs no tool that is read has."""
     programs = [word for command in script.commands for word in command.words if word.plain.endswith(".py")]
     if programs:
-        named = _short(_base(script.spelled(programs[-1].plain)))
-        message = (
-            f"the script starts no training that is known: {named} and its options are those of no tool that is read"
-        )
-        fix = "state the question itself: model, recipe, layout and cluster"
-        return refusal(script.lines.place(programs[-1].source(0)), "no_training", message, fix)
-    programs = [word for command in script.commands for word in command.words if word.plain.endswith(".py")]
-    if programs:
-        named = _short(_base(script.spelled(programs[-1].plain)))
+        named = shortened(_base(script.spelled(programs[-1].plain)))
         message = (
             f"the script starts no training that is known: {named} and its options are those of no tool that is read"
         )
         fix = "state the question itself: model, recipe, layout and cluster"
         return refusal(script.lines.place(programs[-1].source(0)), "no_training", message, fix)
     message = (
-        "the script starts no training that is known: it neither runs Megatron-LM or a script around Hugging Face's "
-        "Trainer with its arguments, nor writes the file that torchtitan, nanotron, axolotl, LLaMA-Factory, DeepSpeed "
-        "or accelerate reads"
+        "the script starts no training that is known: it runs the program of no tool whose settings are read, which "
+        "GET /v1/imports lists"
     )
     fix = "write the file inside the script, or send it alone, with its own format"
     return Refused(Problem(field=FIELD, code="no_training", message=message, fix=fix))
@@ -233,14 +221,6 @@ def _unknown_programs(script: Script) -> Iterator[tuple[Text, Unknown]]:
             known = script.unknown_in(word) if len(word) == 1 else None
             if known is not None and not (number and plain[number - 1].startswith("-")):
                 yield command.words[number], known
-
-
-LONGEST_SHOWN = 80
-"""Characters of a path that are repeated."""
-
-
-def _short(path: str) -> str:
-    return path if len(path) <= LONGEST_SHOWN else f"...{path[-LONGEST_SHOWN:]}"
 
 
 def _base(word: str) -> str:
@@ -351,7 +331,7 @@ def _options(words: Words) -> dict[str, str]:
 
 
 def _of_any(script: Script, words: Words, *, any_program: bool) -> Started | None:
-    """A program whose settings tell of a tool; where any counts, a script in Python, or options alone."""
+    """A program whose settings are those of a tool; where any counts, a script in Python, or options alone."""
     counts = any_program and any(word.endswith(".py") or word.startswith("--") for word, _ in words)
     is_alone = words[0][0].startswith("--")
     if not (counts or is_alone or _names_a_program(words)):
@@ -400,10 +380,8 @@ def _notes(script: Script) -> tuple[str, ...]:
     notes = []
     if script.sourced:
         file = script.sourced[0]
-        line = script.lines.place(file.source(0)).line
-        notes.append(
-            f"{_short(script.spelled(file.plain))}, which line {line} reads, is not here: nothing that it sets counts"
-        )
+        path, line = shortened(script.spelled(file.plain)), script.lines.place(file.source(0)).line
+        notes.append(f"{path}, which line {line} reads, is not here: nothing that it sets counts")
     if names:
         shown = ", ".join(names[:8]) + (" and others" if len(names) > 8 else "")
         notes.append(f"variables that the script tests and does not set are taken to be unset: {shown}")

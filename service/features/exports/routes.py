@@ -97,7 +97,7 @@ AllowLossDep = Annotated[
 
 
 class _Options(NamedTuple):
-    """What a request of an export says beside its question."""
+    """Options of an export beside its question."""
 
     version: str | None
     command: str | None

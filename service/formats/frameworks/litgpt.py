@@ -6,15 +6,17 @@ beside matrices of few bits; precision where none is given), config.py (Config),
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 
 from service.estimator.question import Model
 from service.formats import drafts, rules
-from service.formats.composed import PROGRAM, started
+from service.formats.composed import PROGRAM, overrides_in, started
 from service.formats.frameworks import trainer
 from service.formats.model_names import named_model, stated
 from service.formats.text import Entry
+from service.text_bounds import Place
 
 _TABLE = rules.framework_table("litgpt", *drafts.FATES, "sizes")
 FATES = drafts.fates_of({}, _TABLE)
@@ -210,3 +212,18 @@ def _put_software(draft: drafts.Draft, *, pretrains: bool) -> None:
         why = "pretraining compiles the whole model, and the estimate runs its operations one by one"
         draft.not_understood("model_name", why)
     draft.recipe["stack"] = stack
+
+
+_KINDS_OF_FINETUNE = ("lora", "full", "adapter", "adapter_v2")
+"""Words after finetune of LitGPT's older releases."""
+
+
+def command_entries(words: Sequence[tuple[str, Place]]) -> Iterator[Entry]:
+    """What LitGPT's program is asked to do, the model that stands after it, and its options."""
+    names = list(takewhile(lambda one: not one[0].startswith("--"), words))
+    task, place = names[0] if names else ("", words[0][1])
+    kind = names[1:2] if task == "finetune" and len(names) > 1 and names[1][0] in _KINDS_OF_FINETUNE else []
+    yield Entry(PROGRAM, "_".join([task, *(word for word, _ in kind)]), place)
+    for word, where in names[1 + len(kind) :][:1]:
+        yield Entry("model_name" if task == "pretrain" else "checkpoint_dir", (word,), where)
+    yield from overrides_in(words[len(names) :])

@@ -42,7 +42,7 @@ _SIZES = {
 }
 _EXPERTS = ("num_experts", "num_experts_per_tok", "base_moe_mlp_dim")
 _BLOCKS = ("llama2", "mistral", "mixtral")
-"""Blocks of decoders whose sizes tell all."""
+"""Blocks of decoders that sizes alone describe."""
 
 _QUANTIZATIONS = {
     **{"": "", "te_mxfp8": "mxfp8"},
@@ -89,7 +89,7 @@ def _refuse_others(draft: drafts.Draft) -> None:
         draft.not_understood("base_config", "the file under it may set anything")
     hardware = draft.get("hardware", "")
     if hardware in ("tpu", "cpu"):
-        message = "says that it trains on no GPU, and every question is about GPUs"
+        message = "names hardware that is no GPU, and every question is about GPUs"
         raise draft.wrong("hardware", "not_a_gpu", message, "set hardware to gpu, as for GPUs")
     draft.chosen("hardware", dict.fromkeys(("", "gpu", "gpu_multiprocess"), True), "")
     draft.not_understood("hardware", _XLA if hardware else f"it is tpu where it is not given; {_XLA}")

@@ -4,11 +4,12 @@ Source: NVIDIA-NeMo/Megatron-Bridge@067f987 scripts/training/run_recipe.py (opti
 src/megatron/bridge/recipes, src/megatron/bridge/training/mixed_precision.py.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from service.formats import drafts, rules
-from service.formats.composed import started
+from service.formats.composed import overrides_in, started
 from service.formats.frameworks import named_recipes
 from service.formats.frameworks.megatron_fields import field_fates
 from service.formats.text import Entry
@@ -63,7 +64,7 @@ def _text(entry: Entry) -> str:
 
 
 def _put_precision(draft: drafts.Draft) -> None:
-    """What a precision by its name sets, unless fields say it."""
+    """What a precision by its name sets, unless fields set it."""
     settings = draft.settings
     chosen = draft.chosen("mixed-precision", _TABLE["mixed"], "bf16_mixed") if not settings.get("fp16") else {}
     for name, value in chosen.items():
@@ -71,3 +72,36 @@ def _put_precision(draft: drafts.Draft) -> None:
             draft.not_understood("mixed-precision", value)
         elif name not in draft.fates:
             settings.setdefault(name, value)
+
+
+SCRIPTS = ("run_recipe.py", "launch_with_nemo_run.py")
+"""Scripts whose options stand beside changes of a recipe."""
+
+_OF_BRIDGE = {
+    "max_steps": "train.train_iters",
+    "global_batch_size": "train.global_batch_size",
+    "micro_batch_size": "train.micro_batch_size",
+    "seq_length": "dataset.seq_length",
+    **{name: f"model.{name}" for name in (
+        "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size",
+        "virtual_pipeline_model_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size",
+    )},
+}  # fmt: skip
+"""Fields that its options set."""
+
+_SHORT = {
+    "-ms": "max_steps", "-gb": "global_batch_size", "-mb": "micro_batch_size", "-sl": "seq_length",
+    "-tp": "tensor_model_parallel_size", "-pp": "pipeline_model_parallel_size", "-cp": "context_parallel_size",
+    "-vp": "virtual_pipeline_model_parallel_size", "-ep": "expert_model_parallel_size",
+    "-etp": "expert_tensor_parallel_size",
+}  # fmt: skip
+
+
+def command_entries(words: Sequence[tuple[str, Place]]) -> Iterator[Entry]:
+    """The recipe of run_recipe.py with its changes; a change by its field comes before one by its option."""
+    spelled = [(f"--{_SHORT[word]}" if word in _SHORT else word, place) for word, place in words]
+    found = {entry.name: entry for entry in overrides_in(spelled)}
+    for name, entry in found.items():
+        field = _OF_BRIDGE.get(name, name)
+        if field == name or field not in found:
+            yield replace(entry, name=field)

@@ -2,7 +2,7 @@
 
 Source: NVIDIA/NeMo@v2.4.0 nemo/collections/llm/peft/lora.py; NVIDIA-NeMo/Megatron-Bridge@067f987
 src/megatron/bridge/peft/lora.py (an adapter beside a fused matrix shares its input half); the GPT providers of both
-(losses are fused, and models have no dropout and no attention mask unless a recipe says so).
+(losses are fused, and models have no dropout and no attention mask unless a recipe sets them).
 """
 
 from collections.abc import Iterable, Mapping

@@ -5,12 +5,12 @@ nemo/lightning/pytorch/plugins/mixed_precision.py.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from service.formats import drafts, rules
-from service.formats.composed import PROGRAM, started
+from service.formats.composed import PROGRAM, overrides_in, started
 from service.formats.frameworks import named_recipes
 from service.formats.frameworks.megatron_fields import field_fates
 from service.formats.text import Entry
@@ -91,3 +91,13 @@ def _recipe(task: str, factory: Entry, own: list[Entry]) -> tuple[Mapping[str, A
         replace(one, value=None if one.value == ("None",) else one.value) for one in arguments if one.name not in given
     ]
     return row, [*left, *(entry for entry in own if entry.name != "factory")]
+
+
+_OF_NEMO = {"-f": "--factory", "--yaml": "--config", "-y": "--yes"}
+"""Options of nemo with the names under which its reader takes them."""
+
+
+def command_entries(words: Sequence[tuple[str, Place]]) -> Iterator[Entry]:
+    """What nemo llm is asked to do, its recipe, and the changes of it."""
+    yield Entry(PROGRAM, *words[0])
+    yield from overrides_in([(_OF_NEMO.get(word, word), place) for word, place in words[1:]])

@@ -4,7 +4,7 @@ Source: torchtitan 0.3.0 config/manager.py, config/configs.py (defaults), models
 pytorch/torchtitan@b5bcd76 config/configs.py (lengths and batches in tokens).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -13,6 +13,7 @@ from service.formats import drafts, rules
 from service.formats.composed import PROCESSES, PROGRAM
 from service.formats.frameworks import torchtitan
 from service.formats.text import Entry
+from service.text_bounds import Place
 
 _TABLE = rules.framework_table("torchtitan_module", *drafts.FATES, "configurations")
 
@@ -104,3 +105,22 @@ def _put_data(draft: drafts.Draft, processes: int) -> None:
     if "data" not in layout and isinstance(processes, int) and processes % others == 0:
         layout["data"] = processes // others
         draft.assumptions = [note for note in draft.assumptions if "what is left" not in note]
+
+
+SCRIPT = "run_train.sh"
+"""The script, which takes some options from variables before it."""
+
+
+_VARIABLES = {"MODULE": "module", "CONFIG": "config", "NGPU": PROCESSES}
+"""Settings that the variables become."""
+
+
+def variable_entries(words: Sequence[tuple[str, Place]]) -> Iterator[Entry]:
+    """The settings that variables before the script become; NGPU is 8 where it is not set."""
+    given = {name: (value, place) for word, place in words for name, _, value in [word.partition("=")]}
+    if given.keys() & {"MODULE", "CONFIG"}:
+        given = {"NGPU": ("8", Place(1, 1)), "MODULE": ("llama3", Place(1, 1)), **given}
+    for name, setting in _VARIABLES.items():
+        if name in given:
+            value, place = given[name]
+            yield Entry(setting, int(value) if value.isdecimal() and len(value) < 10 else (value,), place)

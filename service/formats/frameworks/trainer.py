@@ -14,7 +14,7 @@ from service.formats.drafts import FATES, Draft
 from service.formats.frameworks.accelerate import accelerate_draft, deepspeed_entries, put_ranks
 from service.formats.frameworks.deepspeed import FROM_ARGUMENTS, deepspeed_draft
 from service.formats.model_names import NamedModel, named_model
-from service.formats.text import Entry
+from service.formats.text import Entry, shortened
 from service.text_bounds import Place
 
 Half = Literal["bf16", "fp16"]
@@ -397,15 +397,11 @@ def _operations(draft: Draft, training: Training, beside: Mapping[str, Any]) -> 
     return found
 
 
-LONGEST_SHOWN = 80
-"""Characters of a path that are repeated."""
-
-
 def missing_file(draft: Draft, setting: str) -> Exception:
     """The refusal of a file that another one names and that was not sent."""
     value = draft.fates[setting].entry.value
     path = value[0] if isinstance(value, tuple) and value else value
-    named = path if isinstance(path, str) and len(path) <= LONGEST_SHOWN else "a file"
+    named = shortened(path) if isinstance(path, str) else "a file"
     message = f"names {named}, which was not sent, and how the training is sharded is in it"
     fix = "send that file too, under its name in files, or write it inside the script"
     return draft.wrong(setting, "missing_file", message, fix)
