@@ -15,7 +15,7 @@ os.environ.setdefault("TRAINCOST_EXPORTS", "500")
 
 from service.estimator.complete import CompleteQuestion
 from service.estimator.workload import recompute_of
-from service.formats.frameworks.megatron import environment_of
+from service.formats.frameworks.megatron_core.megatron import environment_of
 from service.formats.rules import ExportedFile
 from service.formats.targets import TARGETS
 from tests.formats.round_trips import READ_BACK, trips

@@ -11,7 +11,7 @@ from math import isqrt
 from typing import Any, Literal
 
 from service.calibration.tables import MeasuredRow, NotExpressible
-from service.formats.frameworks import megatron
+from service.formats.frameworks.megatron_core import megatron
 from service.formats.rules import COMBINED, Option, boolean, integer, options_of
 
 CELLS = "cells.toml"

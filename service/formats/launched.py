@@ -7,7 +7,8 @@ deepspeed 0.19.8 launcher/runner.py.
 from collections.abc import Iterator, Sequence
 
 from service.formats.composed import PROGRAM, overrides_in
-from service.formats.frameworks import litgpt, megatron_bridge_recipes, nemo, torchtitan_module
+from service.formats.frameworks import litgpt, torchtitan_module
+from service.formats.frameworks.megatron_core import megatron_bridge_recipes, nemo
 from service.formats.frameworks.trainer import ACCELERATE
 from service.formats.text import Entry, checked_once, options_in
 from service.text_bounds import Place

@@ -12,7 +12,7 @@ from service.estimator.question import Question, StackName
 from service.estimator.software.stacks import STACKS, software_of
 from service.formats.frameworks.accelerate import ACCELERATE
 from service.formats.frameworks.deepspeed import DEEPSPEED
-from service.formats.frameworks.megatron import MEGATRON_LM, environment_of
+from service.formats.frameworks.megatron_core.megatron import MEGATRON_LM, environment_of
 from service.formats.frameworks.nanotron import NANOTRON
 from service.formats.frameworks.torchtitan import TORCHTITAN
 from service.formats.rules import ExportedFile, ExportRequest, Target, target_of

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from service.errors import Problem, Refused
 from service.formats.composed import CONFIG, PROGRAM, overridden
-from service.formats.frameworks.megatron_yaml import YAML_CFG
+from service.formats.frameworks.megatron_core.megatron_yaml import YAML_CFG
 from service.formats.frameworks.trainer import ACCELERATE, DEEPSPEED
 from service.formats.recognise import (
     NOT_RECOGNISED,

@@ -13,17 +13,19 @@ from service.formats.frameworks import (
     llama_factory,
     llm_foundry,
     maxtext,
-    megatron,
-    megatron_bridge,
-    megatron_bridge_recipes,
-    megatron_yaml,
     nanotron,
-    nemo,
     torchtitan,
     torchtitan_module,
     torchtune,
     transformers,
     verl,
+)
+from service.formats.frameworks.megatron_core import (
+    megatron,
+    megatron_bridge,
+    megatron_bridge_recipes,
+    megatron_yaml,
+    nemo,
 )
 from service.formats.launchers.clouds import DSTACK, SKYPILOT
 from service.formats.launchers.kubernetes import JOBSET, PYTORCHJOB, TRAINJOB, VOLCANO

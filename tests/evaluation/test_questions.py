@@ -34,7 +34,7 @@ from service.evaluation.scoring import (
     memory_class_of,
     rounding_fraction,
 )
-from service.formats.frameworks.megatron import layers_of_layout, layers_with_ends
+from service.formats.frameworks.megatron_core.megatron import layers_of_layout, layers_with_ends
 from tests.evaluation.rows import ROWS, row_of, step_of
 
 CATALOGUE = shipped_catalogue()

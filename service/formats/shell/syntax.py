@@ -24,7 +24,11 @@ _TOO_LONG: Bound = (
     f"a script holds at most {MOST_NODES} words and {MOST_HERE_DOCUMENTS} here-documents",
     "send the part that starts training",
 )
-_NOT_WRITTEN: Bound = ("placeholder", "a placeholder stands where a value is needed", "write the value there")
+_NOT_WRITTEN: Bound = (
+    "not_filled_in",
+    "a text in angle brackets stands where a value is needed",
+    "write the value there",
+)
 _NOT_SHELL: Bound = ("not_shell", "this is no shell command", "mend it there, or before")
 
 Refuse = Callable[[int, Bound], Refused]

@@ -10,12 +10,14 @@ from typing import Any
 
 from service.formats import drafts, rules
 from service.formats.composed import overrides_in, started
-from service.formats.frameworks import named_recipes
-from service.formats.frameworks.megatron_fields import field_fates
+from service.formats.frameworks.megatron_core import named_recipes
+from service.formats.frameworks.megatron_core.megatron_fields import field_fates
 from service.formats.text import Entry
 from service.text_bounds import Place, refusal
 
-_TABLE = rules.framework_table("megatron_bridge_recipes", *drafts.FATES, "own", "mixed", "aliases", "recipes")
+_TABLE = rules.framework_table(
+    "megatron_core/megatron_bridge_recipes", *drafts.FATES, "own", "mixed", "aliases", "recipes"
+)
 
 RECIPES: Mapping[str, Mapping[str, Any]] = _TABLE["recipes"]
 """What each recipe sets, by its name without _config."""

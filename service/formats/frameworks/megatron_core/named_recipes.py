@@ -10,13 +10,14 @@ from math import prod
 from typing import Any
 
 from service.formats import drafts, rules
-from service.formats.frameworks import megatron, trainer
-from service.formats.frameworks.megatron_fields import FieldFates, field_draft
+from service.formats.frameworks import trainer
+from service.formats.frameworks.megatron_core import megatron
+from service.formats.frameworks.megatron_core.megatron_fields import FieldFates, field_draft
 from service.formats.model_names import named_model
 from service.formats.text import Entry
 from service.text_bounds import Place
 
-TABLE = rules.framework_table("named_recipes", *drafts.FATES, "own", "defaults")
+TABLE = rules.framework_table("megatron_core/named_recipes", *drafts.FATES, "own", "defaults")
 
 ABOUT = ("model", "without", "unread")
 """What a recipe's row holds beside fields: the model, those of its fields that it lacks, what is not read of it."""

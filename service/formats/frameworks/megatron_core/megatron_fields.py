@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from service.formats import drafts, rules
-from service.formats.frameworks import megatron
+from service.formats.frameworks.megatron_core import megatron
 from service.formats.text import Entry
 from service.text_bounds import refusal
 
-_TABLE = rules.framework_table("megatron_fields", *drafts.FATES, "renamed", "opposite")
+_TABLE = rules.framework_table("megatron_core/megatron_fields", *drafts.FATES, "renamed", "opposite")
 
 _OPTIONS: Mapping[str, str] = {**_TABLE["renamed"], **_TABLE["opposite"]}
 

@@ -132,7 +132,7 @@ def _moe_frequency(value: Any, question: CompleteQuestion) -> rules.Written:
     return None if all(kinds) else {"moe-layer-freq": layer_list(kinds)}
 
 
-TABLE = rules.framework_table("megatron", "model", "rules", *drafts.FATES)
+TABLE = rules.framework_table("megatron_core/megatron", "model", "rules", *drafts.FATES)
 
 MODEL_RULES = rules.rules_of(
     TABLE["model"],

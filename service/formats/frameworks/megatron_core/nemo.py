@@ -11,12 +11,12 @@ from typing import Any
 
 from service.formats import drafts, rules
 from service.formats.composed import PROGRAM, overrides_in, started
-from service.formats.frameworks import named_recipes
-from service.formats.frameworks.megatron_fields import field_fates
+from service.formats.frameworks.megatron_core import named_recipes
+from service.formats.frameworks.megatron_core.megatron_fields import field_fates
 from service.formats.text import Entry
 from service.text_bounds import Place, refusal
 
-_TABLE = rules.framework_table("nemo", *drafts.FATES, "own", "arguments", "classes", "recipes")
+_TABLE = rules.framework_table("megatron_core/nemo", *drafts.FATES, "own", "arguments", "classes", "recipes")
 
 RECIPES: Mapping[str, Mapping[str, Any]] = _TABLE["recipes"]
 """What each recipe sets, by what it does and its name."""

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.estimator.complete import CompleteQuestion
-from service.formats.frameworks.megatron import RULES as MEGATRON_RULES
-from service.formats.frameworks.megatron import decoupling, environment_notes
+from service.formats.frameworks.megatron_core.megatron import RULES as MEGATRON_RULES
+from service.formats.frameworks.megatron_core.megatron import decoupling, environment_notes
 from service.formats.rules import (
     ExportRequest,
     Rules,
@@ -22,7 +22,9 @@ from service.formats.rules import (
 )
 from service.formats.text import Settings
 
-_TABLE = framework_table("megatron_bridge", "precisions", "dtypes", "own_names", "renamed", "parts", "unasked")
+_TABLE = framework_table(
+    "megatron_core/megatron_bridge", "precisions", "dtypes", "own_names", "renamed", "parts", "unasked"
+)
 
 
 def _python(option: str, value: Any) -> str:

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from service.formats import drafts, rules
-from service.formats.frameworks import megatron
-from service.formats.frameworks.megatron_fields import field_draft, field_fates, put_activation
+from service.formats.frameworks.megatron_core import megatron
+from service.formats.frameworks.megatron_core.megatron_fields import field_draft, field_fates, put_activation
 from service.formats.text import Entry
 
 YAML_CFG = "yaml-cfg"
 """Option that names the file."""
 
-_TABLE = rules.framework_table("megatron_yaml", *drafts.FATES)
+_TABLE = rules.framework_table("megatron_core/megatron_yaml", *drafts.FATES)
 
 _ABOVE = ("swiglu", "squared_relu", "openai_gelu", "quick_geglu", "group_query_attention", "bias_gelu_fusion")
 """Arguments that language_model decides."""

@@ -1,0 +1,1 @@
+"""Tools that configure Megatron-Core: Megatron-LM, Megatron-Bridge and NeMo 2."""
