@@ -11,7 +11,7 @@ from service.calibration.tables import MeasuredRow, shipped_rows
 from service.catalogue import Catalogue, shipped_catalogue
 from service.estimator.memory import device, memory
 from service.estimator.software import stacks
-from service.evaluation.accuracy import LARGE_FROM_BYTES, accuracy_of_evaluations
+from service.evaluation.accuracy import LARGE_FROM_BYTES, scored_rows
 from service.evaluation.scoring import (
     Evaluation,
     convention_of,
@@ -206,7 +206,7 @@ def main() -> None:
     told = [one for one in judged if one.is_complete and one.quantity == "peak"]
     expressible = sum(one.predicted is not None for one in told) / len(told)
     print(f"expressible: {100 * expressible:.1f} % of {len(told)} rows stated in full")
-    verdicts = accuracy_of_evaluations(judged, catalogue).verdicts
+    verdicts = scored_rows(judged, catalogue).answer.verdicts
     full = verdicts.full_config
     print(
         f"of {full.ran} that ran {full.ran_out_of_memory} are out_of_memory, of {full.roomy} with room "

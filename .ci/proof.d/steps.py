@@ -23,8 +23,8 @@ from service.calibration.steps import (
 from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.estimator.constants import STEP_CONSTANTS
-from service.evaluation.accuracy import shipped_accuracy
 from service.evaluation.scoring import APART, Evaluation, evaluate_rows, step_row_of, step_rows_of
+from service.evaluation.shipped import shipped_accuracy
 from service.evaluation.totals import totals_accuracy
 from tests.published.test_steps import MOST_WITHOUT_SCALAR, TABLES, mean_error
 

@@ -271,13 +271,139 @@ class MeasuredAccuracy(Documented):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AccuracyPoint(Documented):
+    """One published figure beside a prediction whose constants and interval never saw its source."""
+
+    id: str
+    """Its name in the table."""
+    source_key: str
+    """Its source."""
+    quantity: Literal["step", "peak"]
+    """Time of a step, or the largest bytes of one."""
+    memory_class: str
+    """Class of the question: known stack, other stack, new GPU, old GPU, MoE, or apart; of peaks allocated, reserved or
+    device."""
+    unit: Literal["seconds", "bytes"]
+    """Unit of the figures."""
+    measured: float
+    """What was published."""
+    low: float | None
+    """Lower end of the predicted 80 % interval; null where no other source gives its width."""
+    predicted: float
+    """The prediction."""
+    high: float | None
+    """Upper end of the predicted 80 % interval."""
+    error_fraction: float
+    """predicted / measured - 1."""
+    is_inside: bool | None
+    """Whether the published figure lies inside the interval; null without one."""
+    known_difference: str | None
+    """Why the prediction is off, where the source or its software gives a reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherMethod(RelativeErrors, Documented):
+    """Errors of another method on the rows that it can be asked about."""
+
+    name: str
+    """Constant MFU or 6PD, at the utilisation that all other sources reach on the same GPU; or another tool."""
+    ours_mape_fraction: float | None
+    """Mean of the absolute errors of these predictions on the same rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOutScore(RelativeErrors, Documented):
+    """Errors on rows of a class or source that neither constants nor intervals have seen."""
+
+    quantity: Literal["step", "peak"]
+    """Time of a step, or the largest bytes of one."""
+    memory_class: str
+    """Class of the questions; all for every one."""
+    source_key: str
+    """The source; all for every one."""
+    half_width_fraction: float | None
+    """Median of how far the upper end of the intervals lies above the prediction."""
+    others: tuple[OtherMethod, ...]
+    """Other methods on the same rows; empty for peaks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkRun(Documented):
+    """One submission to MLPerf Training: the GPU-hours of its runs beside their prediction."""
+
+    organisation: str
+    """Who submitted it."""
+    system: str
+    """Name of the system."""
+    benchmark: str
+    """Name of the benchmark."""
+    gpu: str
+    """The GPU as the submission names it."""
+    gpus: int
+    """Number of GPUs."""
+    samples: int
+    """Samples trained until the target: an input, as tokens are."""
+    measured_gpu_hours: float
+    """GPU-hours of the median run, evaluations included."""
+    gpu_hours: Interval | None
+    """GPU-hours as predicted; null where the submission does not state its configuration."""
+    held_out: bool
+    """Whether the constants of the prediction never saw a row of MLPerf; otherwise they never saw this benchmark."""
+    error_fraction: float | None
+    """predicted / measured - 1; null without a prediction."""
+    is_inside: bool | None
+    """Whether the measured GPU-hours lie inside the interval; null without a prediction."""
+    reason: str
+    """Why there is no prediction; empty where there is one."""
+    source: str
+    """Where it was published."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkErrors(RelativeErrors, Documented):
+    """Errors of predicted GPU-hours of the runs of one benchmark."""
+
+    benchmark: str
+    """Name of the benchmark; all for every one."""
+    runs: int
+    """Submissions in all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkRuns(Documented):
+    """How near predicted GPU-hours come to whole runs of MLPerf Training."""
+
+    scores: tuple[BenchmarkErrors, ...]
+    """Errors by benchmark, and of all."""
+    runs: tuple[BenchmarkRun, ...]
+    """Every submission."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scoreboard(Documented):
+    """How near predictions come to sources that they have never seen."""
+
+    classes: tuple[HeldOutScore, ...]
+    """By class of question, over all sources."""
+    sources: tuple[HeldOutScore, ...]
+    """By source and class."""
+    worst: tuple[AccuracyPoint, ...]
+    """The points farthest off, the farthest first."""
+    mlperf: BenchmarkRuns | None
+    """Whole runs of MLPerf Training that ship with the service; null for another table of measurements."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy(Documented):
     """Accuracy of predictions against measurements."""
 
     versions: Versions
     """Versions behind the predictions."""
+    held_out: Scoreboard
+    """Errors on sources that the predictions have never seen: the figures that a new question can expect."""
     groups: tuple[Group, ...]
-    """Figures by quantity, source, class and kind of model."""
+    """Figures by quantity, source, class and kind of model, by the constants that are served: in sample where a group
+    says so."""
     all: Group
     """The peaks of all rows together."""
     verdicts: Verdicts

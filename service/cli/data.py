@@ -93,8 +93,9 @@ def _scored(file: str | None, rows: str | None) -> "Accuracy":
     """Predictions scored against a table, or against the shipped ones; the result of each row goes into a CSV file."""
     from service.calibration.tables import shipped_rows
     from service.catalogue import shipped_catalogue
-    from service.evaluation.accuracy import accuracy_of_evaluations, shipped_accuracy
+    from service.evaluation.accuracy import scored_rows
     from service.evaluation.scoring import evaluate_rows, read_file, refuse_same_file, write_file
+    from service.evaluation.shipped import shipped_accuracy
     from service.evaluation.tables import PUBLISHED, rows_csv
 
     if rows is not None:
@@ -103,7 +104,7 @@ def _scored(file: str | None, rows: str | None) -> "Accuracy":
         return shipped_accuracy()
     published = (*shipped_rows(), *shipped_rows("throughput")) if file is None else read_file(file)
     evaluations = evaluate_rows(published, shipped_catalogue())
-    scored = accuracy_of_evaluations(evaluations, shipped_catalogue())
+    scored = scored_rows(evaluations, shipped_catalogue()).answer
     if rows is not None:
         write_file(rows, rows_csv(evaluations))
     return scored
@@ -188,11 +189,13 @@ PANEL = "To work on traincost itself, in its source"
 
 @app.command(rich_help_panel=PANEL)
 def write_accuracy() -> None:
-    """Write the figures of the shipped measurements into service/calibration/README.md."""
+    """Score the shipped measurements anew; ship the answer, and write it into service/calibration/README.md."""
     from service.evaluation import tables
-    from service.evaluation.accuracy import shipped_accuracy
+    from service.evaluation.shipped import write_shipped
 
-    typer.echo(tables.write_accuracy(shipped_accuracy()))
+    file, fresh = write_shipped()
+    typer.echo(file)
+    typer.echo(tables.write_accuracy(fresh))
 
 
 @app.command(rich_help_panel=PANEL)

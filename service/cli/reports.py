@@ -20,7 +20,10 @@ from service.validation.reading import to_bytes, to_wire
 if TYPE_CHECKING:
     from service.answers.accuracy import (
         Accuracy,
+        AccuracyPoint,
+        BenchmarkRuns,
         MeasuredAccuracy,
+        Scoreboard,
         TotalsAccuracy,
         TotalsGroup,
         TotalsRow,
@@ -659,14 +662,75 @@ STEP_NOTE = (
 )
 
 
+HELD_OUT_NOTE = (
+    "by constants and intervals fitted without the source; other methods: one utilisation of each GPU, held out "
+    "likewise, and other tools where they can be asked"
+)
+IN_SAMPLE_NOTE = "In sample: figures by the constants that are served, some of which come from these sources (*)."
+
+
 def accuracy_text(accuracy: Accuracy) -> str:
-    """Accuracy of memory and step time against measurements as text."""
+    """Accuracy of memory and step time against measurements as text: held out first, in sample below."""
+    blocks = {**_held_out_blocks(accuracy.held_out), **_in_sample_blocks(accuracy)}
+    return "\n\n".join([*sections(blocks, ""), _versions(accuracy.versions)])
+
+
+def _held_out_blocks(board: Scoreboard) -> dict[str, list[str]]:
+    from service.evaluation.tables import HELD_OUT_HEADER, held_out_cells
+
+    return {
+        "Held out, by class of question": [
+            *table([HELD_OUT_HEADER, *map(held_out_cells, board.classes)]),
+            "",
+            HELD_OUT_NOTE,
+        ],
+        "Held out, by source": table([HELD_OUT_HEADER, *map(held_out_cells, board.sources)]),
+        "Farthest off, held out": [f"  {_point_line(point)}" for point in board.worst],
+        "GPU-hours of MLPerf Training, for the samples that each run took": _mlperf_lines(board.mlperf),
+    }
+
+
+RUNS_HEADER = ("organisation", "system", "benchmark", "GPUs", "measured", "low", "predicted", "high", "error", "inside")
+
+
+def _mlperf_lines(mlperf: BenchmarkRuns | None) -> list[str]:
+    from service.evaluation.tables import percent
+
+    if mlperf is None:
+        return []
+    lines = [
+        f"  {score.benchmark}: {score.scored} of {score.runs} submissions state their configuration, mean error "
+        f"{percent(score.mape_fraction)}, median {percent(score.median_fraction)}, "
+        f"bias {percent(score.bias_fraction, signed=True)}, {percent(score.coverage80_fraction, digits=0)} inside"
+        for score in mlperf.scores
+    ]
+    rows = [
+        (
+            *(run.organisation, run.system, run.benchmark, str(run.gpus), readable(run.measured_gpu_hours)),
+            *("-" if one is None else readable(one) for one in _ends(run.gpu_hours)),
+            run.reason or percent(run.error_fraction, signed=True),
+            INSIDE[run.is_inside],
+        )
+        for run in mlperf.runs
+    ]
+    return [*lines, "", *table([RUNS_HEADER, *rows])]
+
+
+def _point_line(point: AccuracyPoint) -> str:
+    amount = in_bytes if point.unit == "bytes" else in_seconds
+    why = "" if point.known_difference is None else f"; {point.known_difference}"
+    figures = f"{amount(point.measured)} measured, {amount(point.predicted)} predicted"
+    return f"{point.id} ({point.quantity}, {point.memory_class}): {figures}, {100 * point.error_fraction:+.1f} %{why}"
+
+
+def _in_sample_blocks(accuracy: Accuracy) -> dict[str, list[str]]:
     from service.evaluation.tables import HEADER, memory_lines
 
     memory = [group for group in accuracy.groups if group.quantity != "step"]
     groups = [line for group in (*memory, accuracy.all) for line in memory_lines(group)]
     verdicts = {"all rows": accuracy.verdicts, "stated in full": accuracy.verdicts.full_config}
-    blocks = {
+    return {
+        IN_SAMPLE_NOTE: [*table([HEADER, *groups]), "", MEMORY_NOTE],
         "Not scored, by reason": _counts(accuracy.all.not_expressible),
         "Verdicts": [f"  {name}: {_verdicts(counts)}" for name, counts in verdicts.items()],
         "Wrong verdicts": [
@@ -680,8 +744,6 @@ def accuracy_text(accuracy: Accuracy) -> str:
         **_step_blocks(accuracy),
         "Measured by workers": measured_lines(accuracy.measured),
     }
-    head = "\n".join([*table([HEADER, *groups]), "", MEMORY_NOTE])
-    return "\n\n".join([head, *sections(blocks, ""), _versions(accuracy.versions)])
 
 
 def _counts(reasons: Mapping[str, int]) -> list[str]:

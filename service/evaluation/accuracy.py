@@ -4,30 +4,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
-from math import expm1
-from statistics import fmean, median
-from typing import Any, get_args
+from statistics import fmean
+from typing import Any
 
 from service.answers import accuracy
 from service.answers.estimates import Versions
 from service.calibration.kernels import scored_products, shipped_products
 from service.calibration.observations import CountedPeak, counted_peaks, live_step_bytes
-from service.calibration.scores import (
-    Comparison,
-    RelativeErrors,
-    constants_read_off,
-    errors_of,
-    left_out_fraction,
-    score,
-)
-from service.calibration.steps import (
-    PublishedStep,
-    StepRow,
-    constant_utilisation_seconds,
-    held_out_steps,
-    shipped_held_out,
-)
-from service.calibration.tables import IMAGE_HOST, THROUGHPUT, MeasuredRow, NotExpressible, shipped_rows
+from service.calibration.scores import Comparison, constants_read_off, errors_of, left_out_fraction, score
+from service.calibration.tables import MeasuredRow
 from service.catalogue import Catalogue, shipped_catalogue
 from service.errors import Unreachable
 from service.estimator import FORMULAS_VERSION
@@ -35,9 +20,9 @@ from service.estimator.answer import MemoryLine, StageMemory
 from service.estimator.memory.device import class_of
 from service.estimator.question import Cluster, Gpu, Layout, Question, Recipe, Software
 from service.estimator.resolve import resolve
-from service.estimator.time.step import StepClass
-from service.evaluation.recipes import completed
-from service.evaluation.scoring import APART, Evaluation, evaluate_rows, figure_of, step_row_of, verdicts_of
+from service.evaluation.mlperf import benchmark_runs
+from service.evaluation.scoreboard import CLASSES, EVERY, StepScorer, points_of, scoreboard_of
+from service.evaluation.scoring import Evaluation, evaluate_rows, figure_of, verdicts_of
 from service.store import Engine
 from service.store.engine import open_engine
 from service.store.keys import Caller
@@ -221,106 +206,28 @@ def reason_of(evaluation: Evaluation, comparison: Comparison, stage: StageMemory
     return "; ".join(parts)
 
 
-class StepScorer:
-    """Held-out predictions and baselines of evaluated steps, by row."""
-
-    def __init__(self, evaluations: Sequence[Evaluation]) -> None:
-        scored = [(one, row) for one in evaluations if (row := step_row_of(one)) is not None]
-        shipped = {row.id for one, row in scored if _is_shipped(one.row)}
-        known = {name: found for name, found in shipped_held_out().predicted_seconds.items() if name in shipped}
-        self._held_out = {one.row.id: one for one in held_out_steps([row for _, row in scored], known)}
-        self._constant_mfu = _baseline(scored, counts_attention=True)
-        self._six_pd = _baseline(scored, counts_attention=False)
-
-    def scores_of(self, group: Sequence[Evaluation]) -> accuracy.StepScores | None:
-        """Scores of a group's rows stated in full."""
-        ids = [row.id for one in group if (row := step_row_of(one)) is not None]
-        if not ids:
-            return None
-        held_out = [self._held_out[name] for name in ids if name in self._held_out]
-        spreads = [one.spread_fraction for one in held_out if one.spread_fraction is not None]
-        inside = [float(one.comparison.is_covered) for one in held_out if one.spread_fraction is not None]
-        errors = errors_of([one.comparison for one in held_out])
-        return accuracy.StepScores(
-            held_out=replace(errors, coverage80_fraction=fmean(inside) if inside else None),
-            half_width_fraction=expm1(median(spreads)) if spreads else None,
-            held_out_classes=tuple(sorted({one.step_class for one in held_out})),
-            constant_mfu=_without_interval([self._constant_mfu[name] for name in ids]),
-            six_pd=_without_interval([self._six_pd[name] for name in ids]),
-        )
-
-
-def _is_shipped(row: MeasuredRow) -> bool:
-    """Whether a row equals a shipped row in every used column; only shipped rows have held-out predictions."""
-    found = _shipped().get(row.text("id"))
-    return found is not None and all(
-        IMAGE_HOST.sub("", row.text(column)) == found.text(column) for column in THROUGHPUT.used
-    )
-
-
-@cache
-def _shipped() -> dict[str, MeasuredRow]:
-    return {row.text("id"): completed(row) for row in shipped_rows("throughput")}
-
-
-def _without_interval(comparisons: Sequence[Comparison]) -> RelativeErrors:
-    return replace(errors_of(comparisons), coverage80_fraction=None)
-
-
-def _baseline(scored: Sequence[tuple[Evaluation, StepRow]], *, counts_attention: bool) -> dict[str, Comparison]:
-    """Baseline predictions by row: one utilisation of each GPU, on causal FLOP or on 6 N D."""
-    steps = [_published_step(one, row, counts_attention=counts_attention) for one, row in scored]
-    return {
-        row.id: Comparison(row.measured_seconds, seconds, seconds, seconds)
-        for (_, row), seconds in zip(scored, constant_utilisation_seconds(steps), strict=True)
-    }
-
-
-def _published_step(one: Evaluation, row: StepRow, *, counts_attention: bool) -> PublishedStep:
-    if one.predicted is None:
-        raise NotExpressible("the step has no prediction to compare with")
-    found = one.predicted.estimate
-    six_n = found.flop.conventions.six_n * found.flop.per_step_tokens
-    return PublishedStep(
-        left_out_with=row.left_out_with,
-        gpu=row.question.gpu.slug,
-        work_flop=float(found.flop.per_step_flop if counts_attention else six_n),
-        peak_flop_per_s=found.step.peak_flop_per_s * found.resolved.cluster.gpus,
-        measured_seconds=row.measured_seconds,
-        is_scored_apart=row.is_scored_apart,
-        is_moe=one.is_moe,
-    )
-
-
 NO_OWN = b'"own":null}}'
 """End of the JSON of an answer without own measurements: `own` is the last field of the last object."""
 
 LARGE_FROM_BYTES: dict[accuracy.Quantity, float] = {"peak": 4.0 * (1 << 30), "static": 1e9}
 """Smallest large value; below it, workspaces of fixed size dominate."""
 
-EVERY = "all"
-"""Source and class of the group of all peaks and of the group of all steps."""
 
-DENSE = "dense, fitted GPU"
-"""Class of the steps of dense models on GPUs of fitted generations, whatever the stack."""
+@dataclass(frozen=True, slots=True)
+class ScoredRows:
+    """Accuracy on some rows, and the points behind its held-out scores."""
 
-STEP_CLASSES: dict[str, tuple[StepClass, ...]] = {
-    DENSE: ("known stack", "other stack"),
-    "new GPU": ("new GPU",),
-    "old GPU": ("old GPU",),
-    "MoE": ("MoE",),
-    EVERY: get_args(StepClass),
-}
-"""Classes that are summarised over all sources; none has the steps that are scored apart."""
+    answer: accuracy.Accuracy
+    points: tuple[accuracy.AccuracyPoint, ...]
 
 
 def accuracy_of(rows: Iterable[MeasuredRow], catalogue: Catalogue) -> accuracy.Accuracy:
     """Accuracy on a table of measurements."""
-    return accuracy_of_evaluations(evaluate_rows(rows, catalogue), catalogue)
+    return scored_rows(evaluate_rows(rows, catalogue), catalogue).answer
 
 
-def accuracy_of_evaluations(evaluations: Sequence[Evaluation], catalogue: Catalogue) -> accuracy.Accuracy:
-    """Accuracy of evaluated rows."""
+def scored_rows(evaluations: Sequence[Evaluation], catalogue: Catalogue, *, with_runs: bool = False) -> ScoredRows:
+    """Accuracy of evaluated rows, and their points; with the shipped runs of MLPerf Training where they are wanted."""
     groups: dict[Key, list[Evaluation]] = {}
     for one in evaluations:
         key = (one.quantity, one.row.text("source_key"), one.figure_class, one.is_moe)
@@ -328,8 +235,10 @@ def accuracy_of_evaluations(evaluations: Sequence[Evaluation], catalogue: Catalo
     peaks = [one for one in evaluations if one.quantity == "peak"]
     residuals = _residuals_by_kind(evaluations)
     steps = StepScorer(evaluations)
-    return accuracy.Accuracy(
+    points = points_of(evaluations, steps)
+    answer = accuracy.Accuracy(
         versions=Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None),
+        held_out=scoreboard_of(points, steps, benchmark_runs(steps.held_out, catalogue) if with_runs else None),
         groups=tuple(
             _group(own, key, steps, _left_out_fraction(residuals, own)) for key, own in sorted(groups.items())
         ),
@@ -338,23 +247,13 @@ def accuracy_of_evaluations(evaluations: Sequence[Evaluation], catalogue: Catalo
         rows_worst=worst_rows(evaluations),
         steps=tuple(
             _group(own, ("step", EVERY, name, None if name == EVERY else name == "MoE"), steps, None)
-            for name, classes in {**STEP_CLASSES, APART: (APART,)}.items()
+            for name, classes in CLASSES["step"].items()
             if (own := [one for one in evaluations if one.quantity == "step" and one.figure_class in classes])
         ),
         steps_worst=worst_steps(evaluations),
         measured=shipped_measured(),
     )
-
-
-@cache
-def shipped_accuracy() -> accuracy.Accuracy:
-    """Accuracy on the shipped measurements."""
-    return accuracy_of([*shipped_rows(), *shipped_rows("throughput")], shipped_catalogue())
-
-
-def shipped_accuracy_json() -> bytes:
-    """Accuracy on the shipped measurements as JSON."""
-    return to_bytes(shipped_accuracy())
+    return ScoredRows(answer, points)
 
 
 def own_accuracy_json(database: str, catalogue: Catalogue, caller: Caller) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from service import calibration
-from service.answers.accuracy import Accuracy, Figures, Group, StepScores
+from service.answers.accuracy import Accuracy, Figures, Group, HeldOutScore, StepScores
 from service.calibration import steps
 from service.calibration.steps import FittedSteps, step_spreads
 from service.calibration.tables import FORMS, NotExpressible, read_measured_rows, shipped_rows, trimmed_table
@@ -25,6 +25,35 @@ def percent(share: float | None, *, digits: int = 1, signed: bool = False) -> st
     ('12.3 %', '-50.0 %', '-')
     """
     return "-" if share is None else f"{100 * share:{'+' if signed else ''}.{digits}f} %"
+
+
+HELD_OUT_HEADER = (
+    "quantity", "source", "class", "rows", "median", "MAPE", "bias", "p90", "in 80 %", "half-width",
+    "other methods on the same rows: MAPE",
+)  # fmt: skip
+"""Columns of the scoreboard."""
+
+
+def held_out_cells(score: HeldOutScore) -> tuple[str, ...]:
+    """Cells of a held-out score, in the order of HELD_OUT_HEADER; rows that another method lacks are counted."""
+    others = [
+        f"{one.name} {percent(one.mape_fraction)}"
+        + ("" if one.scored == score.scored else f" of {one.scored} (ours {percent(one.ours_mape_fraction)})")
+        for one in score.others
+    ]
+    return (
+        score.quantity,
+        score.source_key,
+        score.memory_class,
+        str(score.scored),
+        percent(score.median_fraction),
+        percent(score.mape_fraction),
+        percent(score.bias_fraction, signed=True),
+        percent(score.p90_fraction),
+        percent(score.coverage80_fraction, digits=0),
+        percent(score.half_width_fraction, digits=0),
+        ", ".join(others),
+    )
 
 
 STEP_HEADER = (
@@ -84,17 +113,21 @@ GIB = float(1 << 30)
 
 
 def accuracy_markdown(accuracy: Accuracy) -> str:
-    """Short tables of the README, over rows whose configuration is stated in full."""
+    """Short tables of the README, over rows whose configuration is stated in full: held out first."""
     rows = []
     for group in (*(group for group in accuracy.groups if group.quantity != "step"), accuracy.all):
         complete = group.full_config
         if complete.rows:
             cells = (*_names(group), *_figures(complete), _gib(complete.small))
             rows.append(f"| {' | '.join(cells)} |\n")
-    head, steps_head = (f"| {' | '.join(names)} |\n|{'---|' * len(names)}\n" for names in (HEADER, STEP_HEADER))
+    held_out = [f"| {' | '.join(held_out_cells(score))} |\n" for score in accuracy.held_out.classes]
+    held_out_head, head, steps_head = (
+        f"| {' | '.join(names)} |\n|{'---|' * len(names)}\n" for names in (HELD_OUT_HEADER, HEADER, STEP_HEADER)
+    )
     groups = (group for group in step_groups(accuracy) if group.full_config.rows)
     steps_rows = [f"| {' | '.join(step_cells_of(group))} |\n" for group in groups]
-    return f"{head}{''.join(rows)}\n{steps_head}{''.join(steps_rows)}"
+    blocks = [(held_out_head, held_out), (head, rows), (steps_head, steps_rows)]
+    return "\n".join(f"{first}{''.join(lines)}" for first, lines in blocks)
 
 
 def rows_csv(evaluations: Iterable[Evaluation]) -> str:

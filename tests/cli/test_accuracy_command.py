@@ -9,8 +9,8 @@ import pytest
 from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.cli.reports import accuracy_text
-from service.evaluation.accuracy import accuracy_of
-from service.evaluation.scoring import read_file
+from service.evaluation.accuracy import accuracy_of, scored_rows
+from service.evaluation.scoring import evaluate_rows, read_file
 from service.evaluation.tables import PUBLISHED
 from service.validation.reading import to_wire
 from tests.commands import Command, Commands, Ran
@@ -31,7 +31,8 @@ def one_row(folder: Path) -> Path:
 
 def test_without_a_file_the_shipped_rows_are_scored(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     few = ship_few(monkeypatch)
-    scored = accuracy_of([*few["memory"], *few["throughput"]], shipped_catalogue())
+    evaluations = evaluate_rows([*few["memory"], *few["throughput"]], shipped_catalogue())
+    scored = scored_rows(evaluations, shipped_catalogue(), with_runs=True).answer
     assert run() == Ran(0, f"{accuracy_text(scored)}\n", "")
     assert json.loads(run("--json").out) == to_wire(scored)
 
@@ -57,8 +58,10 @@ def test_the_json_of_two_tables_is_that_of_their_rows_together(run: Command, tmp
     assert shipped == {
         **memory,
         **{name: steps[name] for name in ("steps", "steps_worst")},
-        "groups": shipped["groups"],
+        **{name: shipped[name] for name in ("groups", "held_out")},
     }
+    for name in ("classes", "sources"):
+        assert shipped["held_out"][name] == [*steps["held_out"][name], *memory["held_out"][name]]
 
 
 def test_every_row_goes_into_the_file_of_rows(run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ LEFT_OUT = {
     r"post /v1/models/import": "models.create takes the same config under hf_config",
     r"post /v1/prices/import": "the table of a spreadsheet; prices.create takes each of its rows",
     r"\w+ /v1/adapters(/.*)?": "schedulers ask in their own words, by the files that they fetch",
-    r"get /v1/accuracy(/totals)?": "how near predictions come is for people to read",
+    r"get /v1/accuracy(/totals|/points)?": "how near predictions come is for people to read",
     r"get /v1/sweeps/{sweep_id}/rows.parquet": "sweeps.save writes it to a file, whichever form its name says",
     r"get /v1/sweeps/{sweep_id}/events": "sweeps.wait tells the same, and asks again where a connection broke",
     r"\w+ /v1/worker/.*": "a worker says this, which has a client of its own",

@@ -5,7 +5,7 @@ import pytest
 from service.answers.accuracy import Accuracy
 from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
-from service.evaluation.accuracy import accuracy_of_evaluations
+from service.evaluation.accuracy import scored_rows
 from service.evaluation.scoring import Evaluation, evaluate_rows
 
 
@@ -21,4 +21,4 @@ def steps() -> tuple[Evaluation, ...]:
 
 @pytest.fixture(scope="session")
 def found(evaluations: tuple[Evaluation, ...], steps: tuple[Evaluation, ...]) -> Accuracy:
-    return accuracy_of_evaluations((*evaluations, *steps), shipped_catalogue())
+    return scored_rows((*evaluations, *steps), shipped_catalogue(), with_runs=True).answer

@@ -9,7 +9,7 @@ import pytest
 
 from service.calibration import tables
 from service.calibration.tables import FormName, MeasuredRow, shipped_rows
-from service.evaluation import accuracy
+from service.evaluation import scoreboard, shipped
 
 ROWS = {row.text("id"): row for row in shipped_rows()}
 
@@ -50,8 +50,8 @@ def ship_few(monkeypatch: pytest.MonkeyPatch) -> dict[FormName, tuple[MeasuredRo
     def shipped_rows(form: FormName = "memory") -> tuple[MeasuredRow, ...]:
         return few[form]
 
-    for module in (tables, accuracy):
+    for module in (tables, scoreboard, shipped):
         monkeypatch.setattr(module, "shipped_rows", shipped_rows)
-    for name in ("shipped_accuracy", "_shipped"):
-        monkeypatch.setattr(accuracy, name, cache(getattr(accuracy, name).__wrapped__))
+    for module in (scoreboard, shipped):
+        monkeypatch.setattr(module, "_shipped", cache(module._shipped.__wrapped__))
     return few

@@ -99,7 +99,8 @@ def test_only_sources_that_gave_a_constant_are_in_sample(found: Accuracy) -> Non
 
 def test_the_wire_has_the_promised_names(found: Accuracy) -> None:
     wire = to_wire(found)
-    assert wire.keys() == {"versions", "groups", "all", "verdicts", "rows_worst", "steps", "steps_worst", "measured"}
+    in_sample = {"groups", "all", "verdicts", "rows_worst", "steps", "steps_worst"}
+    assert wire.keys() == {"versions", "held_out", *in_sample, "measured"}
     assert all(wire["groups"][place].keys() >= NAMES for place in range(len(wire["groups"])))
     assert wire["all"].keys() >= NAMES
     assert len(wire["rows_worst"]) == LISTED_ROWS

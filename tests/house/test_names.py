@@ -54,6 +54,7 @@ IN_ITS_OWN_UNIT = frozenset({"evaluate", "predict", "predicted", "predicted_valu
 """What is asked of one measurement, and told in the unit of that measurement."""
 
 UNIT_STANDS_BESIDE = {
+    "AccuracyPoint": "its column unit says it: seconds of a step, or bytes of a peak",
     "Case": "its probe says it: FLOP, or bytes",
     "Charge": "its formula says it",
     "Compared": "its quantity says it",

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from openapi_schema_validator import OAS31Validator
 
-from service.evaluation.accuracy import shipped_accuracy
+from service.evaluation.shipped import shipped_accuracy, shipped_points
 from service.evaluation.totals import totals_accuracy
 from service.validation.reading import to_wire
 from tests.api.asking import Ask
@@ -44,3 +44,18 @@ def test_it_takes_no_parameters_and_is_as_the_contract_says(
     assert ask("GET", f"{path}?source_key=bloom").status_code == 422
     schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
     OAS31Validator(schema).validate(ask("GET", path).json())
+
+
+def test_points_are_listed_by_class(ask: Ask) -> None:
+    classes = {point.memory_class for point in shipped_points()}
+    for name in sorted(classes):
+        own = {point.id for point in shipped_points() if point.memory_class == name}
+        answer = ask("GET", "/v1/accuracy/points", params={"class": name, "limit": "1000"})
+        assert answer.status_code == 200
+        assert {one["id"] for one in answer.json()["items"]} == own
+    page = ask("GET", "/v1/accuracy/points?quantity=step&limit=2").json()
+    assert len(page["items"]) == 2
+    assert page["next_cursor"]
+    assert ask("GET", "/v1/accuracy/points?limit=1001").status_code == 422
+    lines = ask("GET", "/v1/accuracy/points.csv").text.splitlines()
+    assert len(lines) == 1 + len(shipped_points())
