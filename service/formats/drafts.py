@@ -19,7 +19,7 @@ FAMILY = "*"
 _TELLING = re.compile(
     r"expert|moe|shard|fsdp|zero|parallel|recompute|activations?.?checkpoint|checkpoint.?activation|gradient.?checkpoint"
     r"|fp8|fp4|float8|float16|int8|quant|lora|peft|adapter|offload|precision|dtype|bf16|fp16|batch|seq.?len|stage|accumulat"
-    r"|glu.?activation|heads|hidden|intermediate|vocab.?size|embed|cpu.?optim|partition|attention",
+    r"|glu.?activation|heads|hidden|intermediate|vocab.?size|embed|cpu.?optim|distributed.?optim|deepspeed|partition|attention",
     re.IGNORECASE,
 )
 """Names of settings that change memory or time, whatever tool has them."""

@@ -67,8 +67,9 @@ def _is_program(words: Sequence[tuple[str, Place]], number: int) -> bool:
     word = words[number][0]
     before = _base(words, number - 1)
     is_task = before in ("trl", "llamafactory-cli") and not word.startswith("-")
+    is_module = before == "--module" and any(_base(words, one) == "deepspeed" for one in range(number))
     is_recipe = _is_tune(words) and number + 1 < len(words) and words[number + 1][0].startswith("--config")
-    return word.endswith((".py", torchtitan_module.SCRIPT)) or before == "-m" or is_task or is_recipe
+    return word.endswith((".py", torchtitan_module.SCRIPT)) or before == "-m" or is_module or is_task or is_recipe
 
 
 def _base(words: Sequence[tuple[str, Place]], number: int) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from service.errors import Problem, Refused
 from service.formats.composed import CONFIG, PROGRAM, overridden
+from service.formats.frameworks.accelerate import FILE_OF_DEEPSPEED
 from service.formats.frameworks.megatron_core.megatron_yaml import YAML_CFG
 from service.formats.frameworks.trainer import ACCELERATE, DEEPSPEED
 from service.formats.recognise import (
@@ -25,11 +26,14 @@ from service.text_bounds import FIELD, Place, refusal
 FILES = "files"
 """Field of the files beside the first."""
 
-_PATHS = (DEEPSPEED, ACCELERATE, "fsdp_config", "deepspeed_config.deepspeed_config_file", YAML_CFG)
+_PATHS = (DEEPSPEED, ACCELERATE, "fsdp_config", FILE_OF_DEEPSPEED, f"{ACCELERATE}.{FILE_OF_DEEPSPEED}", YAML_CFG)
 """Settings that name a file."""
 
 _UNDER = {"deepspeed": DEEPSPEED, "accelerate": ACCELERATE}
 """Settings that files of these formats stand under, where no setting names them."""
+
+PART = ""
+"""Format of a file that tells no tool, and counts where a setting names it."""
 
 _ABOVE = ("transformers", "trl", "axolotl", "llama-factory")
 """Formats of tools that DeepSpeed and accelerate stand under."""
@@ -125,12 +129,19 @@ def _with_format(format: str | None, entries: tuple[Entry, ...], text: str, name
             refuse_another(recognised, format)
         return Sent(format, _own(format, entries), None)
     recognised = recognised or recognise_words(text)
+    if recognised is None and name is not None:
+        return Sent(PART, entries, None)
+    if recognised is None and entries:
+        raise refusal(entries[0].place, *NOT_RECOGNISED)
     if recognised is None:
-        code, message, fix = NOT_RECOGNISED
-        where = f"{FILES}.{name}" if name else FIELD
-        raise Refused(Problem(field=where, code=code, message=message, fix=fix))
+        raise _not_recognised(FIELD)
     known = format_of(recognised)
     return Sent(known, _own(known, entries), recognised.why)
+
+
+def _not_recognised(field: str) -> Refused:
+    code, message, fix = NOT_RECOGNISED
+    return Refused(Problem(field=field, code=code, message=message, fix=fix))
 
 
 def _own(format: str, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
@@ -180,6 +191,8 @@ def _joined(entries: Sequence[Entry], others: Mapping[str, Sent]) -> tuple[Entry
         name = next((one for one in left if one.rpartition("/")[2] == base), None)
         found += _under(entry.name, left.pop(name).entries, entry.place) if name else (entry,)
     for name, other in left.items():
+        if other.format == PART:
+            raise _not_recognised(f"{FILES}.{name}")
         if other.format not in _UNDER:
             message = f"a file beside the first is of {other.format}, and nothing in the first names it"
             fix = "send DeepSpeed's or accelerate's file beside the script's arguments"

@@ -9,14 +9,15 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from service.errors import Problem, Refused
-from service.formats.composed import CONFIG
+from service.errors import Refused
+from service.formats.composed import CONFIG, PROGRAM
+from service.formats.frameworks.trainer import ACCELERATE
 from service.formats.launched import read_words
 from service.formats.recognise import recognise, recognise_words
 from service.formats.shell.expander import Command, Script, expanded
 from service.formats.shell.values import Text
 from service.formats.text import NAMELESS, Entry, Unknown, options_in, shortened
-from service.text_bounds import FIELD, MOST_DIGITS, MOST_WORDS, TOO_MANY_DIGITS, TOO_MANY_WORDS, Place, refusal
+from service.text_bounds import MOST_DIGITS, MOST_WORDS, TOO_MANY_DIGITS, TOO_MANY_WORDS, Place, refusal
 
 SCRIPT_FORMAT = "script"
 """Name of scripts among the kinds of files."""
@@ -60,7 +61,11 @@ class Started:
     def _value(self, value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(map(self._value, value))
-        return (self.script.unknown_in(value) or value) if isinstance(value, str) else value
+        unknown = self.script.unknown_in(value) if isinstance(value, str) else None
+        if unknown is None:
+            return value
+        is_in_folder = "/" in value and self.script.unknown_in(_base(value)) is None and _base(value)
+        return self.script.spelled(value) if is_in_folder else unknown
 
 
 _MEGATRON = re.compile(r"pretrain_\w{1,40}\.py")
@@ -193,7 +198,10 @@ def _of_no_tool(script: Script) -> Refused:
         "GET /v1/imports lists"
     )
     fix = "write the file inside the script, or send it alone, with its own format"
-    return Refused(Problem(field=FIELD, code="no_training", message=message, fix=fix))
+    with_options = [one for one in script.commands if any(word.plain.startswith("--") for word in one.words)]
+    last = (with_options or script.commands)[-1:]
+    place = script.lines.place(last[0].words[0].source(0) if last else 0)
+    return refusal(place, "no_training", message, fix)
 
 
 _SETTINGS_FILE = re.compile(r"[^=]+\.(?:ya?ml|toml|json)")
@@ -297,8 +305,20 @@ def _of_file(script: Script, words: Words) -> Started | None:
     if any(_base(word) == "accelerate" for word, _ in words) and not _is_of_another(options, "accelerate"):
         text = _file(script, options.get("config_file", options.get("config-file", "")))
         if text is not None:
-            return _started(script, words, "accelerate", (), text)
+            return _started(script, words, "accelerate", _around(words), text)
     return None
+
+
+def _around(words: Words) -> list[Entry]:
+    """What a command sets beside accelerate's file: options of the launcher, and those of a program of no tool."""
+    start = f"{ACCELERATE}."
+    found = [one for one in read_words(words) if one.name not in (ACCELERATE, PROGRAM)]
+    return [replace(one, name=one.name.removeprefix(start), value=_plain(one.value)) for one in found]
+
+
+def _plain(value: Any) -> Any:
+    """The word of an option that has one."""
+    return value[0] if isinstance(value, tuple) and len(value) == 1 else value
 
 
 def _changes(words: Words) -> list[Entry]:
@@ -335,6 +355,8 @@ def _of_any(script: Script, words: Words, *, any_program: bool) -> Started | Non
     counts = any_program and any(word.endswith(".py") or word.startswith("--") for word, _ in words)
     is_alone = words[0][0].startswith("--")
     if not (counts or is_alone or _names_a_program(words)):
+        words = _options_of_training(words)
+    if not words:
         return None
     try:
         entries = read_words(words)
@@ -350,7 +372,17 @@ def _of_any(script: Script, words: Words, *, any_program: bool) -> Started | Non
     return _started(script, words, None, entries)
 
 
-_PROGRAMS = frozenset({"-m", "trl", "llamafactory-cli", "tune", "litgpt", "axolotl", "nemo"})
+def _options_of_training(words: Words) -> Words:
+    """The options of a program of any name, where one of them is a training's alone."""
+    names = [word.partition("=")[0].removeprefix("--") for word, _ in words]
+    if not any(name in _OF_TRAININGS for name in names):
+        return []
+    return words[next(number for number, (word, _) in enumerate(words) if word.startswith("--")) :]
+
+
+_OF_TRAININGS = ("per_device_train_batch_size", "finetuning_type")
+
+_PROGRAMS = frozenset({"-m", "deepspeed", "trl", "llamafactory-cli", "tune", "litgpt", "axolotl", "nemo"})
 
 
 def _names_a_program(words: Words) -> bool:

@@ -110,6 +110,9 @@ def test_fsdp2_does_not_read_a_strategy() -> None:
     assert (one.line, one.why) == (7, "FSDP2 does not read it")
 
 
+LORA = {"name": "lora", "rank": 4, "targets": ["q_proj"], "dropout_fraction": 0.05}
+TRAIN = "train.py --per_device_train_batch_size 1 --gradient_accumulation_steps 1"
+
 NOT_UNDERSTOOD: list[tuple[str, str, str]] = [
     ("accelerate", "distributed_type: FSDP\nnum_processes: 8\n", "fsdp_config.fsdp_auto_wrap_policy"),
     ("accelerate", FSDP.replace("TRANSFORMER_BASED", "SIZE_BASED"), "fsdp_config.fsdp_auto_wrap_policy"),
@@ -177,6 +180,8 @@ NOT_UNDERSTOOD: list[tuple[str, str, str]] = [
     ),
     ("nanotron", NANOTRON.format("    moe_num_experts: 8\n"), "model.model_config.moe_num_experts"),
     ("nanotron", NANOTRON.format("    is_starcoder2_config: true\n"), "model.model_config.is_starcoder2_config"),
+    ("transformers", f"{TRAIN} --source_max_len 16 --target_max_len 64", "source_max_len"),
+    ("transformers", f"{TRAIN} --use_lora --peft_target_modules q_proj own", "peft_target_modules"),
     ("nanotron", f"{NANOTRON.format('')}data_stages:\n  - name: long\n    sequence_length: 65536\n", "data_stages"),
     ("nanotron", f"{NANOTRON.format('')}parallelism: {{tp_recompute_allgather: false}}\n", ALLGATHER),
     ("torchtitan", TITAN.format("[model]\nconverters = ['quantize.grouped_mm.float8']"), "model.converters"),
@@ -382,7 +387,27 @@ MISREAD: list[tuple[str, str, dict[str, Any]]] = [
             "layout.expert": 4,
         },
     ),
+    ("transformers", f"{TRAIN} --use_peft --peft_lora_r 4 --peft_target_modules q_proj", {"recipe.method": LORA}),
+    (
+        "llama-factory",
+        "stage: sft\nfinetuning_type: lora\nquantization_bit: 4\nquantization_method: bitsandbytes\n",
+        {"recipe.method": {"name": "qlora", "rank": 8, "targets": ["all-linear"], "quantization": "nf4-double"}},
+    ),
 ]
+
+
+def test_what_files_under_a_script_set_and_others_decide_is_listed() -> None:
+    file = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\n  zero_optimization: {stage: 2}\n"
+    found = import_file("script", f"accelerate launch --config_file a.yaml {TRAIN} --bf16", {"a.yaml": file})
+    assert (found.layout["zero_stage"], found.recipe["precision"]) == (3, "bf16-mixed")
+    assert not_understood(found) == ["accelerate.deepspeed_config.zero_optimization.stage"]
+
+
+def test_what_only_a_script_decides_is_left_open() -> None:
+    found = import_file("accelerate", "distributed_type: MULTI_GPU\nnum_processes: 2\n")
+    assert "precision" not in found.recipe
+    assert "recompute and precision are the script's" in found.assumptions[-1]
+    assert any("gradient_checkpointing: as" in one for one in import_file("transformers", TRAIN).assumptions)
 
 
 @pytest.mark.parametrize(("format", "text", "expected"), MISREAD)

@@ -108,7 +108,8 @@ def test_a_program_tells_of_its_tool() -> None:
 def test_a_text_of_no_tool_is_refused() -> None:
     with pytest.raises(Refused) as caught:
         import_file(None, "colour: red\n")
-    assert [problem.code for problem in caught.value.problems] == ["not_recognised"]
+    (problem,) = caught.value.problems
+    assert (problem.code, problem.message[:19]) == ("not_recognised", "line 1, column 9: t")
 
 
 SCRIPT = """#!/bin/bash

@@ -35,7 +35,9 @@ def refused(script: str) -> tuple[str, str, str]:
         ("axolotl train conf.yml", "absent_file", "line 1, column 15: the settings are in conf.yml"),
         (f"if $A; then {GPT}; else {GPT} --bf16; fi", "several_trainings", "line 1, column "),
         ("cd x\npython mine.py --width 8", "no_training", "line 2, column 8: the script starts no training"),
-        ("hostname", "no_training", "starts no training that is known"),
+        ("hostname", "no_training", "line 1, column 1: the script starts no training that is known"),
+        (f"A=<how many>\n{GPT} --micro-batch-size $A", "unknown_value", "batch-size depends on <how many> of line 1"),
+        ("a\ntorchrun -m x --config a.yaml --size 8", "absent_file", "line 2, column 24: the settings are in a.yaml"),
         ("deepspeed tools/pretrain_t5.py --a 1", "not_estimated", "column 11: pretrain_t5.py trains an encoder"),
     ],
 )  # fmt: skip
@@ -50,6 +52,7 @@ def test_what_is_missing_is_named_with_its_line(script: str, code: str, message:
         '--save "$CKPT" --load $CKPT --data-path ${DATA}/x_text_document --tokenizer-model $(pwd)/t.model',
         "--train-iters $ITERS",
         "--tensorboard-dir $1",
+        "--save <where to> --load <where from>/iter < in.txt",
         "$@",
         '"${EMPTY[@]}"',
     ],
@@ -100,6 +103,27 @@ def test_a_file_that_is_read_and_not_here_is_told() -> None:
     note = "./settings, which line 2 reads, is not here: nothing that it sets counts"
     assert note in read(f"TP=2\nsource ./settings\n{GPT}").assumptions
     assert not any("is not here" in one for one in read(f"source venv/bin/activate\n{GPT}").assumptions)
+
+
+def test_what_a_program_of_no_tool_is_given_beside_a_file_of_accelerate_is_not_passed_over() -> None:
+    file = "distributed_type: MULTI_GPU\nmixed_precision: 'no'\nnum_processes: 2\n"
+    script = "accelerate launch --config_file a.yaml --num_processes 8 train.py --seq-length 64 --mixed_precision bf16"
+    found = import_file("script", f"cat > a.yaml <<EOF\n{file}EOF\n{script}")
+    assert (found.format, found.layout["data"], found.recipe["precision"]) == ("accelerate", 8, "bf16-mixed")
+    assert [one.name for one in found.not_understood] == ["seq-length"]
+
+
+def test_the_name_of_a_model_counts_whatever_folder_it_is_in() -> None:
+    found = read("python train.py --model_name_or_path $HOME/models/Qwen/Qwen3-4B --per_device_train_batch_size 1")
+    assert found.model == "qwen3-4b"
+    assert refused("python train.py --model_name_or_path $M --per_device_train_batch_size 1")[0] == "unknown_value"
+
+
+@pytest.mark.parametrize("program", ["own-train", "deepspeed --module own.train", "srun own train"])
+def test_options_of_a_training_tell_of_it_whatever_its_program_is(program: str) -> None:
+    found = read(f"{program} --model_name Qwen/Qwen2.5-7B --per_device_train_batch_size 2 --use_deepspeed")
+    assert (found.format, found.model, found.recipe["micro_batch"]) == ("transformers", "Qwen/Qwen2.5-7B", 2)
+    assert [one.name for one in found.not_understood] == ["use_deepspeed"]
 
 
 def test_what_is_taken_to_be_unset_is_told() -> None:

@@ -203,6 +203,9 @@ _SHARDED, _STRATEGY = "distributed_type", f"{_FSDP}sharding_strategy"
 
 _DEEPSPEED = "deepspeed_config."
 
+FILE_OF_DEEPSPEED = f"{_DEEPSPEED}deepspeed_config_file"
+"""Setting with DeepSpeed's own file."""
+
 _WRITTEN = {
     f"{_DEEPSPEED}zero_stage": "zero_optimization.stage",
     f"{_DEEPSPEED}offload_optimizer_device": "zero_optimization.offload_optimizer.device",
@@ -220,8 +223,14 @@ def _numbered(names: Sequence[str]) -> dict[str, str]:
 def read_accelerate(entries: Sequence[Entry]) -> drafts.Draft:
     """Draft of a file of accelerate launch, or of what it becomes for DeepSpeed."""
     draft = accelerate_draft(entries)
-    note = "model, sequence length, batches and optimizer are the script's: give model, sequence_length and the batches"
-    draft.assumptions.append(note)
+    own = ["model", "sequence length", "batches", "optimizer"]
+    if f"{_FSDP}activation_checkpointing" not in draft.fates:
+        own.append("recompute")
+    if "mixed_precision" not in draft.fates and draft.recipe.get("precision", "fp32") == "fp32":
+        own.append("precision")
+        draft.recipe.pop("precision", None)
+    named = f"{', '.join(own[:-1])} and {own[-1]}"
+    draft.assumptions.append(f"{named} are the script's: give model, sequence_length and the batches")
     return draft
 
 
@@ -231,7 +240,7 @@ def deepspeed_entries(entries: Sequence[Entry]) -> list[Entry]:
     kind = found.get(_SHARDED)
     if kind is None or str(kind.value).upper() != "DEEPSPEED":
         return []
-    named = f"{_DEEPSPEED}deepspeed_config_file"
+    named = FILE_OF_DEEPSPEED
     sent = [
         replace(one, name=one.name.removeprefix(f"{named}.")) for one in entries if one.name.startswith(f"{named}.")
     ]

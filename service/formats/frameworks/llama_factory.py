@@ -71,7 +71,8 @@ def _method(draft: drafts.Draft) -> dict[str, Any]:
     bits = draft.get("quantization_bit")
     if bits not in (None, 4):
         draft.not_understood("quantization_bit", f"frozen weights in {bits} bits are not estimated")
-    kinds = {"bnb": "nf4-double" if draft.get("double_quantization", True) else "nf4", "gptq": "gptq"}
+    double = "nf4-double" if draft.get("double_quantization", True) else "nf4"
+    kinds = {"bnb": double, "bitsandbytes": double, "gptq": "gptq"}
     adapters = trainer.Adapters(
         rank=draft.get("lora_rank", 8),
         targets=draft.get("lora_target", ("all",)),

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from service.formats import rules
-from service.formats.drafts import FATES, Draft
-from service.formats.frameworks.accelerate import accelerate_draft, deepspeed_entries, put_ranks
+from service.formats.drafts import FATES, Draft, Setting
+from service.formats.frameworks.accelerate import FILE_OF_DEEPSPEED, accelerate_draft, deepspeed_entries, put_ranks
 from service.formats.frameworks.deepspeed import FROM_ARGUMENTS, deepspeed_draft
 from service.formats.model_names import NamedModel, named_model
 from service.formats.text import Entry, shortened
@@ -266,10 +266,7 @@ def put_training(draft: Draft, training: Training, deepspeed: Sequence[Entry], a
     recipe["stack"] = {**stack, **_operations(draft, training, stack)}
     _put_steps(draft, training)
     draft.shard_groups = beside.shard_groups
-    tool = DEEPSPEED if stack["name"] == "deepspeed" else ACCELERATE
-    for name, setting in beside.fates.items() if deepspeed or accelerate else ():
-        whole = f"{tool}.{name}"
-        draft.fates[whole] = replace(setting, entry=replace(setting.entry, name=whole))
+    draft.fates |= beside.fates if deepspeed or accelerate else {}
     draft.assumptions += beside.assumptions
     if not (deepspeed or accelerate or training.fsdp):
         note = "nothing here shards the model: every GPU has all of it, unless a launcher's own file says otherwise"
@@ -322,11 +319,22 @@ def _beside(
     deepspeed = deepspeed or deepspeed_entries(accelerate)
     if deepspeed:
         found = deepspeed_draft(resolved(deepspeed, training, model))
+        fates = _under(DEEPSPEED, found.fates)
         if launched is not None:
             put_ranks(launched, found.layout)
-        return found
+            own = {name: one for name, one in launched.fates.items() if not name.startswith(FILE_OF_DEEPSPEED)}
+            fates |= _under(ACCELERATE, own)
+        return replace(found, fates=fates)
     settings = [entry for entry in accelerate if training.fsdp is None or not _is_fsdp(entry)]
-    return accelerate_draft([*settings, *_distributed_entries(training)])
+    found = accelerate_draft([*settings, *_distributed_entries(training)])
+    return replace(found, fates=_under(ACCELERATE, found.fates))
+
+
+def _under(tool: str, fates: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Settings by their names under the setting that names the tool's file."""
+    return {
+        f"{tool}.{name}": replace(one, entry=replace(one.entry, name=f"{tool}.{name}")) for name, one in fates.items()
+    }
 
 
 def _is_fsdp(entry: Entry) -> bool:

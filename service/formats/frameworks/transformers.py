@@ -14,8 +14,10 @@ from service.formats.composed import PROGRAM
 from service.formats.frameworks import trainer
 from service.formats.text import Entry
 
-_TABLE = rules.framework_table("transformers", *drafts.FATES, "trainings")
+_TABLE = rules.framework_table("transformers", *drafts.FATES, "earlier", "trainings")
 FATES = drafts.fates_of({}, trainer.FSDP, trainer.TABLE, _TABLE, trainer.refused_trainings(_TABLE["trainings"]))
+
+_MODELS = ("model_name_or_path", "model_name", "model_path", "model_id", "model", "base_model")
 
 _LENGTHS = ("max_seq_length", "max_length", "block_size", "model_max_length", "max_seq_len")
 
@@ -55,7 +57,9 @@ def _read(entries: Sequence[Entry], *, is_trl: bool) -> drafts.Draft:
     training = trainer.common_arguments(draft)
     if is_trl:
         _put_trl_defaults(draft, training)
-    training.model = draft.get("model_name_or_path")
+    else:
+        _note_defaults(draft)
+    training.model = _model(draft)
     length = next((name for name in _LENGTHS if name in draft.settings), None)
     training.sequence_length = draft.settings[length] if length else _parted_length(draft, is_trl=is_trl)
     training.weights = _weights(draft, is_trl=is_trl)
@@ -68,6 +72,14 @@ def _read(entries: Sequence[Entry], *, is_trl: bool) -> drafts.Draft:
     if draft.recipe["stack"]["name"] != "deepspeed":
         _put_frozen(draft, training, is_trl=is_trl)
     return draft
+
+
+def _model(draft: drafts.Draft) -> Any:
+    """The model, which scripts with arguments of their own name in other words."""
+    name = next((one for one in _MODELS if one in draft.settings), "")
+    if name and name != _MODELS[0]:
+        draft.assumptions.append(f"the model is that of {name}, which is the script's own setting")
+    return draft.get(name)
 
 
 def _is_own_script(draft: drafts.Draft) -> bool:
@@ -111,6 +123,18 @@ def _parted_length(draft: drafts.Draft, *, is_trl: bool) -> int | None:
     return sum(parts) if parts else 1024 if is_trl else None
 
 
+def _note_defaults(draft: drafts.Draft) -> None:
+    """What scripts around Trainer often set themselves."""
+    missing = [name for name in ("gradient_checkpointing", "gradient_accumulation_steps") if name not in draft.settings]
+    if missing:
+        draft.assumptions.append(
+            f"{' and '.join(missing)}: as TrainingArguments has them unless they are given; a script may have its own"
+        )
+    if "source_max_len" in draft.settings and not {"bits", "full_finetune"} & draft.settings.keys():
+        why = "scripts after QLoRA's train adapters beside matrices of 4 bits unless they are asked for full_finetune"
+        draft.not_understood("source_max_len", why)
+
+
 def _put_trl_defaults(draft: drafts.Draft, training: trainer.Training) -> None:
     if "bf16" not in draft.settings and training.autocast is None:
         training.autocast = "bf16"
@@ -118,7 +142,8 @@ def _put_trl_defaults(draft: drafts.Draft, training: trainer.Training) -> None:
         training.recomputes = True
     losses = draft.get("loss_type", ())
     training.chunked_loss = not losses and not draft.get("use_liger_kernel", False)
-    missing = [name for name in ("bf16", "gradient_checkpointing") if name not in draft.settings]
+    stated = {*draft.settings, *(("bf16",) if draft.get("fp16") else ())}
+    missing = [name for name in ("bf16", "gradient_checkpointing") if name not in stated]
     if missing:
         draft.assumptions.append(f"{' and '.join(missing)}: true, as TRL sets them since 0.20 unless they are given")
     if training.chunked_loss:
@@ -163,9 +188,11 @@ def _method(draft: drafts.Draft) -> dict[str, Any]:
         )
     doubled = (draft.settings[name] for name in _DOUBLED if name in draft.settings)
     is_double = next(doubled, switch in ("q_lora", "bits"))
+    targets = next((name for name in _TARGETS if name in draft.settings), _TARGETS[0])
     adapters = trainer.Adapters(
         rank=rank,
-        targets=next((draft.settings[name] for name in _TARGETS if name in draft.settings), ()),
+        targets=draft.get(targets, ()),
+        targets_setting=targets,
         dropout_fraction=draft.get("lora_dropout", 0.05),
         whole=draft.get("lora_modules_to_save", ()),
         quantization=None if bits is None else "nf4-double" if is_double else "nf4",

@@ -52,7 +52,10 @@ _LOOPS = "which a loop sets"
 _TAKES = re.compile(r"(?:(?!\bdo\b)[^\n]){0,200}?(?:\$\{?[1#@*]|\(\([ ]*[#]|\bgetopts\b)")
 """The begin of a loop that asks for arguments before each round."""
 _READ = "which is read as the script runs"
+_NOT_FILLED_IN = "which stands where a value is to be filled in"
 _FORM = "whose form of expansion is not followed"
+
+_PLACEHOLDER = re.compile(r"<[A-Za-z][^<>\n|;&]{0,200}(?<![ \t])>")
 
 _OF_JOBS = re.compile(
     r"(?:SLURM|PBS|LSB|SGE|PMI|PMIX|OMPI|MPI|FLUX|COBALT|SKYPILOT|KUBERNETES|RAY|MASTER|JOB|NODE|LOCAL)_\w+"
@@ -232,6 +235,8 @@ class _Shell:
         for found in HELD.finditer(text.plain):
             number = ord(found[0]) - FIRST_HELD
             one = self.script.unknown[number]
+            if one.why == _NOT_FILLED_IN:
+                continue
             choices = tuple(
                 tuple(word for text in words for word in tokens(text) if word is not None)
                 for words in self.script.choices.get(number, ())
@@ -548,33 +553,66 @@ class _Shell:
         return "$((...))", _FORM
 
     def _substituted(self, start: int, end: int, at: int) -> Text:
-        """The output of a command: known for a here-document and for echo alone."""
+        """The output of a command: known for a few that shells and every system have, and for chains of them."""
         inner = self._source.text.cut(start, end)
         name = next(iter(inner.plain.split()), "")[:40]
         unknown = self._unknown(f"$({name} ...)", _NOT_RUN, at)
-        if name not in ("cat", "echo"):
+        if name not in _PRINTS:
             return unknown
         outer, self._source = self._source, _Source(inner, self._refuse)
         try:
             nodes = syntax.Parser(inner.plain, self._source.refuse).script()
-            node = nodes[0] if len(nodes) == 1 else None
-            if not isinstance(node, syntax.Simple) or node.assignments:
-                return unknown
-            return self._printed(node, unknown)
+            printed = self._printed(nodes[0])[0] if len(nodes) == 1 else None
+            return unknown if printed is None else printed.cut(0, len(printed.plain.rstrip("\n")))
         finally:
             self._source = outer
 
-    def _printed(self, node: syntax.Simple, unknown: Text) -> Text:
+    def _printed(self, node: syntax.Node) -> tuple[Text | None, Decided]:
+        """What a command prints, None where that is not known, and whether it succeeds."""
+        if isinstance(node, syntax.Chain):
+            return self._printed_by_chain(node)
+        if isinstance(node, syntax.Test):
+            return Text(""), self._test(node)
+        if not isinstance(node, syntax.Simple) or node.assignments:
+            return None, None
+        return self._printed_by_one(node)
+
+    def _printed_by_one(self, node: syntax.Simple) -> tuple[Text | None, Decided]:
         fields = [one for raw in node.words for one in self._fields(raw)]
+        name = fields[0].plain if fields else ""
+        if name in ("[", "test"):
+            return Text(""), self._tested(fields, node)
         document = self._read_from(node)
-        if fields[0].plain == "cat" and len(fields) == 1 and document is not None and len(node.redirects) == 1:
-            return document.cut(0, len(document.plain.rstrip("\n")))
-        is_plain = (
-            fields[0].plain == "echo"
-            and not node.redirects
-            and not any(one.plain.startswith("-") for one in fields[1:2])
-        )
-        return between(fields[1:], " ") if is_plain and len(fields) > 1 else unknown
+        if name == "cat" and len(fields) == 1 and document is not None and len(node.redirects) == 1:
+            return document, True
+        if node.redirects or name not in _OUTPUTS or len(fields) < 2:
+            return None, None
+        return _OUTPUTS[name](self, fields[1:]), True
+
+    def _printed_by_chain(self, node: syntax.Chain) -> tuple[Text | None, Decided]:
+        text, status = self._printed(node.first)
+        for operator, other in node.others:
+            if status is (operator == "&&"):
+                after, status = self._printed(other)
+                text = None if text is None or after is None else joined([text, after])
+            elif status is None:
+                return None, None
+        return text, status
+
+    def _echoed(self, words: list[Text]) -> Text | None:
+        words = words[1:] if words[0].plain == "-n" else words
+        is_plain = not any(one.plain.startswith("-") for one in words[:1])
+        return between(words, " ") if is_plain else None
+
+    def _expression(self, words: list[Text]) -> Text | None:
+        """The output of expr, for arithmetic."""
+        found = self._number(" ".join(one.plain for one in words))
+        return None if found is None else made(str(found), words[0].source(0))
+
+    def _base_name(self, words: list[Text]) -> Text | None:
+        """The output of basename, without an ending."""
+        plain = words[0].plain.rstrip("/")
+        return words[0].cut(plain.rfind("/") + 1, len(plain)) if len(words) == 1 and plain else None
 
     def _read_from(self, node: syntax.Simple) -> Text | None:
         """The here-document or text that a command reads."""
@@ -592,6 +630,7 @@ class _Shell:
 
     def follow(self, text: Text) -> None:
         """Follow a text that is a script."""
+        text = self._without_placeholders(text)
         outer, self._source = self._source, _Source(text, self._refuse)
         self._depth += 4
         if self._depth > DEEPEST:
@@ -600,6 +639,16 @@ class _Shell:
         self._all(syntax.Parser(text.plain, self._source.refuse).script())
         self._depth -= 4
         self._source = outer
+
+    def _without_placeholders(self, text: Text) -> Text:
+        """A script with unknown values for texts in angle brackets, which a shell would read as redirections."""
+        parts: list[Text] = []
+        at = 0
+        for found in _PLACEHOLDER.finditer(text.plain):
+            held = self._unknown(found[0], _NOT_FILLED_IN, text.source(found.start()))
+            parts += [text.cut(at, found.start()), held]
+            at = found.end()
+        return joined([*parts, text.cut(at, len(text.plain))]) if parts else text
 
     def _all(self, nodes: syntax.Nodes) -> Decided:
         status: Decided = True
@@ -1119,6 +1168,14 @@ _CHANGES: dict[str, Callable[[str, str], str | None]] = {
 _SETS = frozenset({"read", "mapfile", "readarray", "getopts", "let", "unset"})
 
 _Builtin = Callable[[_Shell, list[Text], syntax.Simple], Decided]
+
+_OUTPUTS: dict[str, Callable[[_Shell, list[Text]], Text | None]] = {
+    "echo": _Shell._echoed,
+    "expr": _Shell._expression,
+    "basename": _Shell._base_name,
+}
+_PRINTS = frozenset({"cat", "[", "[[", "test", *_OUTPUTS})
+"""Commands whose output is known."""
 
 _BUILTINS: dict[str, _Builtin] = {
     ":": lambda *_: True,

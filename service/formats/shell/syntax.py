@@ -24,11 +24,6 @@ _TOO_LONG: Bound = (
     f"a script holds at most {MOST_NODES} words and {MOST_HERE_DOCUMENTS} here-documents",
     "send the part that starts training",
 )
-_NOT_WRITTEN: Bound = (
-    "not_filled_in",
-    "a text in angle brackets stands where a value is needed",
-    "write the value there",
-)
 _NOT_SHELL: Bound = ("not_shell", "this is no shell command", "mend it there, or before")
 
 Refuse = Callable[[int, Bound], Refused]
@@ -282,7 +277,6 @@ _BLANKS = re.compile(r"(?:[ \t\r]|\\\r?\n)*+(?:#[^\n]*+)?")
 _KEYWORD = re.compile(r"[A-Za-z_]\w*(?=[\s;&|()<>]|\Z)|\{(?=\s)|\}|\[\[(?=\s)|!(?=\s)")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\[[^\]\n]*\])?(\+?)=")
 _REDIRECT = re.compile(r"(?:\d+|\{\w+\})?(<<<|<<-?|<>|<&|>&|>>|>\||&>>|&>|<(?!\()|>(?!\())")
-_PLACEHOLDER = re.compile(r"<[A-Za-z][^<>\n|;&]{0,200}>")
 _FUNCTION = re.compile(r"[ \t]*\([ \t]*\)")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -399,8 +393,6 @@ class Parser:
 
     def _redirect(self, found: re.Match[str]) -> Redirect:
         operator = found[1]
-        if _PLACEHOLDER.match(self.text, found.start(1)):
-            raise self._refuse(found.start(1), _NOT_WRITTEN)
         if operator.startswith("<<") and operator != "<<<":
             here = _HERE.match(self.text, found.start(1))
             if here is None:

@@ -111,6 +111,13 @@ def test_a_file_is_recognised_and_read_with_the_files_beside_it(ask: Ask) -> Non
     assert [error["code"] for error in missing.json()["errors"]] == ["missing_file"]
 
 
+def test_a_file_that_tells_no_tool_counts_under_the_setting_that_names_it(ask: Ask) -> None:
+    script = SCRIPT + " --fsdp 'full_shard auto_wrap' --fsdp_config train/own.json"
+    body = {"content": script, "files": {"own.json": '{"transformer_layer_cls_to_wrap": "Layer", "colour": 1}'}}
+    found = ask("POST", "/v1/imports", json=body).json()
+    assert (found["layout"]["zero_stage"], found["not_understood"][0]["name"]) == (3, "fsdp_config.colour")
+
+
 @pytest.mark.parametrize(
     ("files", "code"),
     [

@@ -139,7 +139,6 @@ def test_a_command_is_found_wherever_it_stands(around: str) -> None:
         ("if a; then b", "not_shell", 1, 13),
         ("a\n)", "not_shell", 2, 1),
         ("A=(a", "not_closed", 1, 3),
-        ("A=<Specify path>/vocab.json\nrun", "not_filled_in", 1, 3),
         ("a && && b", "not_shell", 1, 6),
         ("[[ a", "not_closed", 1, 1),
         ("(" * 40 + "a", "too_deep", 1, 35),
