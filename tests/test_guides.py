@@ -59,6 +59,22 @@ def test_measurements_become_a_calibration_as_the_page_shows(tmp_path: Path) -> 
     assert compared == sum(block.kind == "command" for block in BLOCKS["calibrating"])
 
 
+def test_predictions_are_revealed_as_the_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command, ran_words = commands("accuracy"), 0
+    for block in BLOCKS["predicting"]:
+        if block.kind == "file":
+            Path(block.title).write_text(block.text + "\n", encoding="utf-8")
+        words = shlex.split(block.text) if block.kind == "shell" else []
+        if words[:2] == ["traincost", "accuracy"]:
+            said, ran_words = command(*words[2:]), ran_words + 1
+            assert said.code == 0, said.err
+    assert ran_words == 2
+    assert re.search(r"^all +2 ", said.out, re.MULTILINE)
+
+
 def test_files_come_in_from_the_command_line_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
 ) -> None:

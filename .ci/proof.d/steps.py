@@ -180,6 +180,15 @@ def runs() -> Iterator[str]:
     yield from checked(kept=inside >= LEAST_RUNS_INSIDE, said=said)
 
 
+def benchmarks() -> None:
+    """Print how near GPU-hours of MLPerf Training are predicted, by benchmark."""
+    board = shipped_accuracy().held_out.mlperf
+    for score in board.scores if board else ():
+        said = f"{score.scored} of {score.runs} submissions, MAPE {percent(score.mape_fraction)}, median "
+        said += f"{percent(score.median_fraction)}, bias {percent(score.bias_fraction)}, "
+        print(f"  GPU-hours of MLPerf, {score.benchmark}: {said}{percent(score.coverage80_fraction)} inside")
+
+
 def _is_judged(one: Evaluation) -> bool:
     return one.figure_class != APART and step_row_of(one) is not None
 
@@ -190,6 +199,7 @@ def main() -> None:
     every = held_out_steps(rows, shipped_held_out().predicted_seconds)
     found = [one for one in every if not one.row.is_scored_apart]
     beside([one for one in every if one.row.is_scored_apart])
+    benchmarks()
     broken = [
         *promised(shipped_accuracy().steps),
         *coverage(found, [one.comparison for one in judged if _is_judged(one) and one.comparison]),

@@ -419,6 +419,74 @@ class Accuracy(Documented):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepPrediction(Documented):
+    """Seconds of a step of one row, predicted without its measured columns."""
+
+    id: str
+    """Name of the row in the table."""
+    memory_class: str
+    """Class of the question."""
+    low_seconds: float
+    """Lower end of the 80 % interval."""
+    value_seconds: float
+    """The prediction."""
+    high_seconds: float
+    """Upper end of the 80 % interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedRow(Documented):
+    """A row that is not predicted, or not scored."""
+
+    id: str
+    """Name of the row in the table."""
+    reason: str
+    """Why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predictions(Documented):
+    """Predictions of a table of steps, made before anyone looks at what was measured."""
+
+    formulas: str
+    """Version of the formulas that predicted."""
+    catalogue: str
+    """Revision of the catalogue."""
+    rows_digest: str
+    """SHA-256 of the rows without their measured columns."""
+    predictions: tuple[StepPrediction, ...]
+    """Every row that a question expresses, in the order of the table."""
+    refused: tuple[RefusedRow, ...]
+    """The other rows, each with its reason."""
+    predictions_digest: str
+    """SHA-256 of all that stands above."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevealedClass(RelativeErrors, Documented):
+    """Errors of the predictions of one class."""
+
+    memory_class: str
+    """Class of the questions; all for every one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revealed(Documented):
+    """Predictions beside what was measured."""
+
+    formulas: str
+    """Version of the formulas that predicted."""
+    predictions_digest: str
+    """SHA-256 of the predictions, as it was published with them."""
+    classes: tuple[RevealedClass, ...]
+    """Errors by class, and of all."""
+    points: tuple[AccuracyPoint, ...]
+    """Every row that was compared, in the order of the table."""
+    refused: tuple[RefusedRow, ...]
+    """Rows that were not predicted, or have no measured figure, each with its reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TotalsRow(Documented):
     """One published run beside its prediction."""
 

@@ -73,6 +73,8 @@ class Form:
     """Columns that a question, or the comparison with its answer, requires."""
     figures: tuple[str, ...]
     """Columns that can give the compared figure; a table has at least one of them."""
+    measured: tuple[str, ...]
+    """Columns that no prediction reads."""
     used: tuple[str, ...]
     """Columns that scoring reads, and notes; the shipped tables have exactly these."""
     unused: tuple[str, ...]
@@ -169,8 +171,8 @@ class MeasuredRow:
         return self.whole(column) == 1
 
 
-def read_measured_rows(content: bytes) -> tuple[MeasuredRow, ...]:
-    """The measurements of a table, in its order.
+def read_measured_rows(content: bytes, kind: Form | None = None) -> tuple[MeasuredRow, ...]:
+    """The measurements of a table, in its order; of a kind, or of that which its columns tell.
 
     >>> table = [",".join(MEMORY.required), "a,b,c,d,8,1024,bf16,3.5,GiB,torch allocated,ok"]
     >>> row = read_measured_rows(chr(10).join(table).encode("utf-8-sig"))[0]
@@ -183,7 +185,7 @@ def read_measured_rows(content: bytes) -> tuple[MeasuredRow, ...]:
     _refuse_other_forms(text)
     header, rows = _header_and_rows(text)
     names = [name.strip() for name in header]
-    form = form_of(names)
+    form = kind or form_of(names)
     _refuse_header(names, form)
     results = []
     for number, row in rows:

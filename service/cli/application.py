@@ -22,7 +22,7 @@ FAMILIES = {
     "serve": ("serve", "worker"),
     "maintenance": ("backup", "restore", "doctor", "keys", "shares"),
     "data": (
-        *("import-measurements", "accuracy", "reconcile", "audit-jobs"),
+        *("import-measurements", "accuracy", "read-mlperf", "reconcile", "audit-jobs"),
         *("write-accuracy", "write-measurements", "write-held-out", "write-formulas", "write-openapi"),
     ),
 }

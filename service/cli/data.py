@@ -19,6 +19,7 @@ from service.source_tree import write_generated
 
 if TYPE_CHECKING:
     from service.answers.accuracy import Accuracy
+    from service.calibration.tables import MeasuredRow
 
 app = CommandGroup()
 
@@ -54,7 +55,7 @@ def import_measurements(kind: Format, file: File, *, tell: Facts = None, as_json
 
 
 @app.command()
-def accuracy(
+def accuracy(  # noqa: PLR0913 - each is an option of the command
     file: Annotated[str | None, typer.Argument(help="Table of measurements; the shipped ones where absent.")] = None,
     *,
     as_json: AsJson = False,
@@ -63,30 +64,96 @@ def accuracy(
         bool, typer.Option("--own", help="Add custom measurements, from the database of the settings.")
     ] = False,
     totals: Annotated[bool, typer.Option("--totals", help="Compare the GPU-hours of published runs instead.")] = False,
+    predict: Annotated[
+        bool, typer.Option("--predict", help="Predict the steps of the table; its measured columns are not read.")
+    ] = False,
+    out: Annotated[str | None, typer.Option(help="File for the predictions of --predict.")] = None,
+    reveal: Annotated[
+        str | None, typer.Option(help="File of predictions, to be scored against the table's measured columns.")
+    ] = None,
 ) -> None:
     """Compare predictions with published measurements of memory and of step time."""
-    from service.cli.reports import accuracy_text, totals_text
+    from service.cli.reports import accuracy_text, revealed_text, totals_text
 
-    if totals:
-        if own:
-            raise typer.BadParameter("--totals compares published runs, and own measurements are none: leave --own out")
-        if file is not None or rows is not None:
-            message = "--totals compares the published runs that ship with the package; it takes no table and no --rows"
-            raise typer.BadParameter(message)
+    modes = {"--totals": totals, "--predict": predict, "--reveal": reveal is not None}
+    _refuse_mixed([name for name, is_on in modes.items() if is_on], file, {"--own": own, "--rows": rows, "--out": out})
+    if predict:
+        _predict(str(file), out)
+    elif reveal is not None:
+        from service.catalogue import shipped_catalogue
+        from service.evaluation.predictions import read_predictions, revealed
+
+        predictions, table = read_predictions(_content(reveal)), _steps_of(str(file))
+        print_answer(revealed(predictions, table, shipped_catalogue()), revealed_text, as_json=as_json)
+    elif totals:
         from service.evaluation.totals import totals_accuracy
 
         print_answer(totals_accuracy(), totals_text, as_json=as_json)
-        return
-    scored = _scored(file, rows)
-    if own:
-        from service.evaluation.accuracy import own_groups
-        from service.store.history import load_catalogue
-        from service.store.keys import TEAM, UNRESTRICTED
+    else:
+        print_answer(_with_own(_scored(file, rows), own=own), accuracy_text, as_json=as_json)
 
-        with database() as engine:
-            groups = own_groups(engine, UNRESTRICTED, load_catalogue(engine).view(TEAM))
-        scored = replace(scored, measured=replace(scored.measured, own=groups))
-    print_answer(scored, accuracy_text, as_json=as_json)
+
+def _refuse_mixed(modes: list[str], file: str | None, given: dict[str, Any]) -> None:
+    """Refuse options that contradict each other, or lack their table."""
+    if len(modes) > 1:
+        raise typer.BadParameter(f"{' and '.join(modes)} ask for different things: give one of them")
+    mode = modes[0] if modes else None
+    if mode == "--totals" and (file is not None or given["--rows"] is not None):
+        message = "--totals compares the published runs that ship with the package; it takes no table and no --rows"
+        raise typer.BadParameter(message)
+    if mode == "--totals" and given["--own"]:
+        raise typer.BadParameter("--totals compares published runs, and own measurements are none: leave --own out")
+    if mode in ("--predict", "--reveal") and file is None:
+        raise typer.BadParameter(f"{mode} needs a table of steps: name its CSV file")
+    forbidden = ["--own", "--rows"] if mode in ("--predict", "--reveal") else []
+    needless = [name for name in [*forbidden, *(["--out"] if mode != "--predict" else [])] if given[name]]
+    if needless:
+        beside = f"beside {mode}" if mode else "without --predict"
+        raise typer.BadParameter(f"{' and '.join(needless)} cannot be given {beside}: leave it out")
+
+
+def _content(name: str) -> bytes:
+    from service.evaluation.scoring import content_of
+
+    return content_of(name)
+
+
+def _steps_of(name: str) -> "tuple[MeasuredRow, ...]":
+    from service.calibration.tables import THROUGHPUT
+    from service.evaluation.scoring import read_file
+
+    return read_file(name, THROUGHPUT)
+
+
+def _predict(file: str, out: str | None) -> None:
+    """Write predictions of a table of steps, and the digest by which they are known later."""
+    from service.catalogue import shipped_catalogue
+    from service.evaluation.predictions import predicted
+    from service.evaluation.scoring import refuse_same_file, write_file
+    from service.validation.reading import to_bytes
+
+    predictions = predicted(_steps_of(file), shipped_catalogue())
+    text = to_bytes(predictions).replace(b"},{", b"},\n{").decode() + "\n"
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    refuse_same_file(file, out)
+    write_file(out, text)
+    typer.echo(f"{len(predictions.predictions)} rows are predicted, {len(predictions.refused)} are not", err=True)
+    typer.echo(f"digest {predictions.predictions_digest}", err=True)
+
+
+def _with_own(scored: "Accuracy", *, own: bool) -> "Accuracy":
+    """The accuracy with that on own measurements, where it is wanted."""
+    if not own:
+        return scored
+    from service.evaluation.accuracy import own_groups
+    from service.store.history import load_catalogue
+    from service.store.keys import TEAM, UNRESTRICTED
+
+    with database() as engine:
+        groups = own_groups(engine, UNRESTRICTED, load_catalogue(engine).view(TEAM))
+    return replace(scored, measured=replace(scored.measured, own=groups))
 
 
 def _scored(file: str | None, rows: str | None) -> "Accuracy":
@@ -108,6 +175,32 @@ def _scored(file: str | None, rows: str | None) -> "Accuracy":
     if rows is not None:
         write_file(rows, rows_csv(evaluations))
     return scored
+
+
+@app.command()
+def read_mlperf(
+    logs: Annotated[list[Path], typer.Argument(help="result_*.txt of one system and benchmark.")],
+    *,
+    config: Annotated[Path, typer.Option(help="config_*.sh of the submission; scripts beside it are read, too.")],
+    system: Annotated[Path, typer.Option(help="The system's description, systems/NAME.json.")],
+    name: Annotated[str | None, typer.Option("--id", help="Name of the row; that of the system where absent.")] = None,
+    source: Annotated[str, typer.Option(help="Where the files were published: repository, commit, folder.")] = "",
+) -> None:
+    """Print a submission to MLPerf Training as a table of steps, for `traincost accuracy`."""
+    from service.calibration.tables import THROUGHPUT, MeasuredRow, trimmed_table
+    from service.evaluation.mlperf import submission_of
+
+    texts = [_content(str(file)).decode(errors="replace") for file in (*logs, config, system)]
+    beside = {
+        file.name: _content(str(file)).decode(errors="replace")
+        for file in sorted(config.parent.glob("*.sh"))
+        if file.is_file()
+    }
+    submission = submission_of(texts[:-2], texts[-2], beside, texts[-1], name=name or system.stem, source=source)
+    typer.echo(trimmed_table([MeasuredRow(2, submission.cells, THROUGHPUT.name)], THROUGHPUT), nl=False)
+    hours = submission.run_seconds * int(submission.cells["n_gpus"]) / 3600
+    reached = f"{submission.runs} of {len(logs)} runs reached the target"
+    typer.echo(f"{reached}, after {submission.samples} samples and {hours:.4g} GPU-hours in the median", err=True)
 
 
 SacctFile = Annotated[

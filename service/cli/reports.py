@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         AccuracyPoint,
         BenchmarkRuns,
         MeasuredAccuracy,
+        Revealed,
         Scoreboard,
         TotalsAccuracy,
         TotalsGroup,
@@ -803,6 +804,35 @@ def measured_lines(accuracy: MeasuredAccuracy) -> list[str]:
         percents = ("-" if error is None else f"{error:.1%}" for error in errors)
         rows.append((*names, str(group.measurements), str(group.quarantined), *percents))
     return [*lines, *(table([MEASURED_HEADER, *rows]) if rows else [])]
+
+
+REVEALED_HEADER = ("class", "rows", "median", "MAPE", "bias", "p90", "in 80 %")
+
+
+def revealed_text(revealed: Revealed) -> str:
+    """Predictions beside what was measured, as text."""
+    from service.evaluation.tables import percent
+
+    rows = [
+        (
+            one.memory_class,
+            str(one.scored),
+            percent(one.median_fraction),
+            percent(one.mape_fraction),
+            percent(one.bias_fraction, signed=True),
+            percent(one.p90_fraction),
+            percent(one.coverage80_fraction, digits=0),
+        )
+        for one in revealed.classes
+    ]
+    blocks = {
+        f"Predicted by formulas {revealed.formulas}, digest {revealed.predictions_digest[:16]}": table(
+            [REVEALED_HEADER, *rows]
+        ),
+        "Rows": [f"  {_point_line(point)}" for point in revealed.points],
+        "Not scored": [f"  {one.id}: {one.reason}" for one in revealed.refused],
+    }
+    return "\n\n".join(sections(blocks, ""))
 
 
 def totals_text(totals: TotalsAccuracy) -> str:

@@ -44,7 +44,6 @@ class RunLog:
     """What one log says of a run that reached its target."""
 
     benchmark: str
-    organisation: str
     batch: int
     sequence_length: int | None
     samples: int
@@ -80,34 +79,47 @@ def read_log(text: str) -> RunLog | None:
     """The run of a log; None if it did not reach its target."""
     if len(text) > MOST_CHARACTERS:
         raise refused("", "too_long", f"a log has at most {MOST_CHARACTERS} characters", "send its lines :::MLLOG only")
+    events = list(_events(text))
     first: dict[str, Mapping[str, Any]] = {}
-    steps: list[float] = []
-    rates: list[float] = []
-    for event in _events(text):
+    for event in events:
         first.setdefault(str(event.get("key")), event)
-        if event.get("key") == "tracked_stats" and isinstance(stats := event.get("value"), Mapping):
-            is_block = "throughput" in stats
-            rates += _numbers(stats, "throughput")
-            steps += [] if is_block else _numbers(stats, "train_step_time")
     if "run_start" not in first or "submission_benchmark" not in first:
         message = "the log has no line :::MLLOG of a run's start, or of its benchmark"
         raise refused("", "no_run", message, "send result_*.txt of a submission")
     stop = first.get("run_stop")
     if stop is None or stop["metadata"].get("status") != PASSED:
         return None
-    batch = _whole(first, "global_batch_size")
+    batch, length = _whole(first, "global_batch_size"), _value(first, "max_sequence_length")
+    tracked = [event["value"] for event in events if event.get("key") == "tracked_stats" and _is_mapping(event)]
+    steps = [one for stats in tracked if "throughput" not in stats for one in _numbers(stats, "train_step_time")]
+    rates = [one for stats in tracked for one in _numbers(stats, "throughput")] or list(_block_rates(events, length))
+    trained = _numbers(stop["metadata"], "samples_count") or [(_value(first, "trained_samples") or 0) / (length or 1)]
     if not steps and not rates:
-        message = "no step of the log has a time: neither train_step_time nor throughput is among its tracked_stats"
-        raise refused("tracked_stats", "no_steps", message, "send the log of a system that tracks them")
+        message = "no step of the log has a time: no train_step_time, no throughput, and no block of known samples"
+        raise refused("tracked_stats", "no_steps", message, "send the whole log")
     return RunLog(
         benchmark=str(first["submission_benchmark"].get("value")),
-        organisation=str(first.get("submission_org", {}).get("value", "")),
         batch=batch,
-        sequence_length=int(_value(first, "max_sequence_length") or 0) or None,
-        samples=int(_numbers(stop["metadata"], "samples_count")[0]),
+        sequence_length=None if length is None else int(length),
+        samples=round(trained[0]),
         run_seconds=(float(stop["time_ms"]) - float(first["run_start"]["time_ms"])) * SECONDS_OF_MS,
         step_seconds=median(steps) if steps else batch / median(rates),
     )
+
+
+def _is_mapping(event: Mapping[str, Any]) -> bool:
+    return isinstance(event.get("value"), Mapping)
+
+
+def _block_rates(events: Sequence[Mapping[str, Any]], length: float | None) -> Iterator[float]:
+    """Samples a second of each block between evaluations, where a log counts their tokens and states no rate."""
+    started = 0.0
+    for event in events:
+        if event.get("key") == "block_start":
+            started = float(event["time_ms"])
+        elif event.get("key") == "block_stop" and length and started:
+            seconds = (float(event["time_ms"]) - started) * SECONDS_OF_MS
+            yield from (tokens / length / seconds for tokens in _numbers(event["metadata"], "epoch_count") if seconds)
 
 
 def _numbers(values: Mapping[str, Any], name: str) -> list[float]:

@@ -171,8 +171,14 @@ def _peaks(evaluations: Sequence[Evaluation]) -> list[AccuracyPoint]:
 
 def _point(one: Evaluation, comparison: Comparison, factor: float | None) -> AccuracyPoint:
     """A row's point, with the interval of a factor around its prediction."""
+    value = comparison.value
+    return point_of(one, comparison, None if factor is None else (value / factor, value * factor))
+
+
+def point_of(one: Evaluation, comparison: Comparison, interval: tuple[float, float] | None) -> AccuracyPoint:
+    """A row's figure beside a prediction and its interval."""
     name, measured, value = one.row.text("id"), comparison.measured, comparison.value
-    low, high = (None, None) if factor is None else (value / factor, value * factor)
+    low, high = interval or (None, None)
     return AccuracyPoint(
         id=name,
         source_key=one.row.text("source_key"),

@@ -10,7 +10,14 @@ from typing import Literal
 from service.answers.accuracy import Quantity, VerdictCounts, Verdicts, WrongVerdict
 from service.calibration.scores import Comparison
 from service.calibration.steps import StepRow
-from service.calibration.tables import FIGURES_OF_A_STEP, MOST_BYTES, MeasuredRow, NotExpressible, read_measured_rows
+from service.calibration.tables import (
+    FIGURES_OF_A_STEP,
+    MOST_BYTES,
+    Form,
+    MeasuredRow,
+    NotExpressible,
+    read_measured_rows,
+)
 from service.catalogue import Catalogue
 from service.errors import Refused, TraincostError
 from service.estimator import estimate
@@ -155,9 +162,9 @@ def content_of(name: str) -> bytes:
         raise Unreadable(f"the table of measurements cannot be read: {_cause(error)}") from None
 
 
-def read_file(name: str) -> tuple[MeasuredRow, ...]:
+def read_file(name: str, kind: Form | None = None) -> tuple[MeasuredRow, ...]:
     """The measurements of a file."""
-    return read_measured_rows(content_of(name))
+    return read_measured_rows(content_of(name), kind)
 
 
 def refuse_same_file(table: str | Path, rows: str) -> None:

@@ -131,3 +131,37 @@ def test_rows_that_cannot_be_written_are_said(run: Command, tmp_path: Path) -> N
     said = run(str(table), "--rows", str(tmp_path / "nowhere" / "rows.csv"))
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith("traincost: the rows cannot be written")
+
+
+def test_steps_are_predicted_blind_and_then_revealed(run: Command, tmp_path: Path) -> None:
+    table, out = few_of(PUBLISHED.with_name("throughput.csv"), tmp_path), tmp_path / "predictions.json"
+    ran = run(str(table), "--predict", "--out", str(out))
+    assert (ran.code, ran.out) == (0, "")
+    predictions = json.loads(out.read_text(encoding="utf-8"))
+    assert f"digest {predictions['predictions_digest']}" in ran.err
+    assert run(str(table), "--predict").out == out.read_text(encoding="utf-8")
+    revealed = json.loads(run("--reveal", str(out), str(table), "--json").out)
+    assert len(revealed["points"]) == revealed["classes"][0]["scored"] > 0
+    text = run("--reveal", str(out), str(table)).out
+    assert all(one["id"] in text for one in (*revealed["points"], *revealed["refused"]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--predict",), "needs a table of steps"),
+        (("--reveal", "p.json"), "needs a table of steps"),
+        (("--predict", "--totals", "t.csv"), "ask for different things"),
+        (("--predict", "--rows", "r.csv", "t.csv"), "--rows cannot be given beside --predict"),
+        (("--out", "p.json", "t.csv"), "--out cannot be given without --predict"),
+        (("--predict", "none.csv"), "cannot be read"),
+        (("--predict", "--out", "{table}", "{table}"), "would be written over the table"),
+    ],
+)
+def test_contradictions_of_options_are_said(
+    run: Command, tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    table = few_of(PUBLISHED.with_name("throughput.csv"), tmp_path)
+    said = run(*(option.format(table=table) for option in options))
+    assert (said.code, said.out) == (2, "")
+    assert message in " ".join(said.err.replace("│", " ").split())
