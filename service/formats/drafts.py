@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from service.formats.rules import COMBINED, CONVERTERS, FORMS, OPEN, Converter, Rules, WrongType, options_of
@@ -17,7 +17,7 @@ FAMILY = "*"
 
 
 _TELLING = re.compile(
-    r"expert|moe|shard|fsdp|zero|parallel|recompute|activations?.?checkpoint|checkpoint.?activation|gradient.?checkpoint"
+    r"expert|moe|shard|fsdp|zero|parallel|recompute|activations?.?checkpoint|checkpoint.?activation|grad\w*.?(?:checkpoint|ckpt)"
     r"|fp8|fp4|float8|float16|int8|quant|lora|peft|adapter|offload|precision|dtype|bf16|fp16|batch|seq.?len|stage|accumulat"
     r"|glu.?activation|heads|hidden|intermediate|vocab.?size|embed|cpu.?optim|distributed.?optim|deepspeed|partition|attention",
     re.IGNORECASE,
@@ -183,6 +183,12 @@ def fates_of(rules: Rules, *tables: Mapping[str, Any]) -> Fates:
         raise ValueError(f"settings with two fates: {', '.join(sorted(twice))}")
     earlier = {old: new for table in tables for old, new in table.get("earlier", {}).items()}
     return Fates(types, dict(without_effect), effects, earlier)
+
+
+def under(setting: str, fates: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Settings of a file by their names under the setting that names the file."""
+    named = {f"{setting}.{name}": one for name, one in fates.items()}
+    return {name: replace(one, entry=replace(one.entry, name=name)) for name, one in named.items()}
 
 
 FATES = ("read", "without_effect", "not_understood")

@@ -82,7 +82,7 @@ _NOT_ESTIMATED = (
 
 _TRAINS_NOTHING = re.compile(
     r"(?:generate|sample|merge|convert|preprocess|prepare|tokenize|download|upload|evaluate|eval|inference|infer|serve"
-    r"|quantize|export|plot|expand|checkpoint_util)(?:[_-]\w+)*\.py"
+    r"|quantize|export|plot|expand|checkpoint_util|\w+_converter)(?:[_-]\w+)*\.py"
 )
 """Programs that train nothing, by their names."""
 
@@ -192,7 +192,8 @@ def _of_no_tool(script: Script) -> Refused:
             f"the script starts no training that is known: {named} and its options are those of no tool that is read"
         )
         fix = "state the question itself: model, recipe, layout and cluster"
-        return refusal(script.lines.place(programs[-1].source(0)), "no_training", message, fix)
+        place = script.lines.place(programs[-1].source(programs[-1].plain.rfind("/") + 1))
+        return refusal(place, "no_training", message, fix)
     message = (
         "the script starts no training that is known: it runs the program of no tool whose settings are read, which "
         "GET /v1/imports lists"
@@ -300,13 +301,19 @@ def _of_file(script: Script, words: Words) -> Started | None:
             and not _is_of_another(options, format)
             and (text := _file(script, options[name])) is not None
         ):
-            changes = _changes(words) if format in ("torchtitan", "nanotron") else ()
+            changes = _changes(words) if format in ("torchtitan", "nanotron") else _own(words, name)
             return _started(script, words, format, [one for one in changes if one.name != name], text)
     if any(_base(word) == "accelerate" for word, _ in words) and not _is_of_another(options, "accelerate"):
         text = _file(script, options.get("config_file", options.get("config-file", "")))
         if text is not None:
             return _started(script, words, "accelerate", _around(words), text)
     return None
+
+
+def _own(words: Words, config: str) -> list[Entry]:
+    """Options of a program of no tool, spelled as such, beside the one that names its file."""
+    options = [one for one in read_words(words) if one.name not in (PROGRAM, config) and "." not in one.name]
+    return [replace(one, name=f"--{one.name}", value=_plain(one.value)) for one in options if one.name != "deepspeed"]
 
 
 def _around(words: Words) -> list[Entry]:

@@ -110,6 +110,7 @@ def test_fsdp2_does_not_read_a_strategy() -> None:
     assert (one.line, one.why) == (7, "FSDP2 does not read it")
 
 
+KEPT = "activation_checkpointing.cpu_checkpointing"
 LORA = {"name": "lora", "rank": 4, "targets": ["q_proj"], "dropout_fraction": 0.05}
 TRAIN = "train.py --per_device_train_batch_size 1 --gradient_accumulation_steps 1"
 
@@ -182,6 +183,7 @@ NOT_UNDERSTOOD: list[tuple[str, str, str]] = [
     ("nanotron", NANOTRON.format("    is_starcoder2_config: true\n"), "model.model_config.is_starcoder2_config"),
     ("transformers", f"{TRAIN} --source_max_len 16 --target_max_len 64", "source_max_len"),
     ("transformers", f"{TRAIN} --use_lora --peft_target_modules q_proj own", "peft_target_modules"),
+    ("deepspeed", '{"activation_checkpointing": {"cpu_checkpointing": true}}', KEPT),
     ("nanotron", f"{NANOTRON.format('')}data_stages:\n  - name: long\n    sequence_length: 65536\n", "data_stages"),
     ("nanotron", f"{NANOTRON.format('')}parallelism: {{tp_recompute_allgather: false}}\n", ALLGATHER),
     ("torchtitan", TITAN.format("[model]\nconverters = ['quantize.grouped_mm.float8']"), "model.converters"),
@@ -388,6 +390,12 @@ MISREAD: list[tuple[str, str, dict[str, Any]]] = [
         },
     ),
     ("transformers", f"{TRAIN} --use_peft --peft_lora_r 4 --peft_target_modules q_proj", {"recipe.method": LORA}),
+    ("llama-factory", f"{TRAIN} --stage sft --finetuning_type full --flash_attn", {"recipe.attention": "flash"}),
+    (
+        "deepspeed",
+        '{"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}',
+        {"layout.offload": "none"},
+    ),
     (
         "llama-factory",
         "stage: sft\nfinetuning_type: lora\nquantization_bit: 4\nquantization_method: bitsandbytes\n",
@@ -401,6 +409,12 @@ def test_what_files_under_a_script_set_and_others_decide_is_listed() -> None:
     found = import_file("script", f"accelerate launch --config_file a.yaml {TRAIN} --bf16", {"a.yaml": file})
     assert (found.layout["zero_stage"], found.recipe["precision"]) == (3, "bf16-mixed")
     assert not_understood(found) == ["accelerate.deepspeed_config.zero_optimization.stage"]
+
+
+def test_what_is_not_understood_of_a_file_that_accelerate_names_is_listed() -> None:
+    file = "distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: d.json}\n"
+    found = import_file("accelerate", file, {"d.json": '{"activation_checkpointing": {"cpu_checkpointing": true}}'})
+    assert [one.name[-20:] for one in found.not_understood] == [KEPT[-21:-1]]
 
 
 def test_what_only_a_script_decides_is_left_open() -> None:

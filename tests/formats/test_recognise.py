@@ -28,6 +28,7 @@ TEXTS: dict[str, str] = {
     "diffusers": "train.py --pretrained_model_name_or_path a/b --resolution 512 --train_batch_size 1",
     "open-instruct": "model_name_or_path: a/b\nuse_slow_tokenizer: false\nper_device_train_batch_size: 1\n",
     "openrlhf": "train_sft.py --micro_train_batch_size 2 --zero_stage 2 --pretrain a/b",
+    "oumi": "model:\n  model_name: gpt2\ntraining:\n  trainer_type: TRL_SFT\n",
     "ms-swift": "swift.py --model a/b --tuner_type lora --per_device_train_batch_size 1",
     "llm-foundry": "max_seq_len: 2048\nglobal_train_batch_size: 256\nmodel:\n  name: mpt_causal_lm\n",
     "olmo": "model:\n  d_model: 4096\nglobal_train_batch_size: 1024\n",

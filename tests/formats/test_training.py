@@ -14,6 +14,9 @@ GPT = f"torchrun pretrain_gpt.py {MODEL}"
 TITAN = "cat > a.toml <<EOF\n[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nseq_len = $LEN\nsteps = 10\nEOF\n"
 
 
+TITANS = "torchrun -m torchtitan.train"
+
+
 def read(script: str, **job: Any) -> Imported:
     return import_file("script", script, job=Job(**job))
 
@@ -38,6 +41,8 @@ def refused(script: str) -> tuple[str, str, str]:
         ("hostname", "no_training", "line 1, column 1: the script starts no training that is known"),
         (f"A=<how many>\n{GPT} --micro-batch-size $A", "unknown_value", "batch-size depends on <how many> of line 1"),
         ("a\ntorchrun -m x --config a.yaml --size 8", "absent_file", "line 2, column 24: the settings are in a.yaml"),
+        (f"{TITANS} --job.config_file a.toml --training.steps 4", "missing_file", "job.config_file names a file"),
+        ("P=1\nD=$(pwd)\npython $D/mine.py", "no_training", "line 3, column 11: the script starts no training"),
         ("deepspeed tools/pretrain_t5.py --a 1", "not_estimated", "column 11: pretrain_t5.py trains an encoder"),
     ],
 )  # fmt: skip
@@ -124,6 +129,23 @@ def test_options_of_a_training_tell_of_it_whatever_its_program_is(program: str) 
     found = read(f"{program} --model_name Qwen/Qwen2.5-7B --per_device_train_batch_size 2 --use_deepspeed")
     assert (found.format, found.model, found.recipe["micro_batch"]) == ("transformers", "Qwen/Qwen2.5-7B", 2)
     assert [one.name for one in found.not_understood] == ["use_deepspeed"]
+
+
+def test_options_of_a_program_of_no_tool_beside_a_file_of_deepspeed_are_not_passed_over() -> None:
+    file = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}'
+    found = read(f"cat > d.json <<EOF\n{file}\nEOF\ndeepspeed own.py --grad_ckpt --deepspeed --deepspeed_config d.json")
+    assert [one.name for one in found.not_understood] == ["--grad_ckpt"]
+
+
+def test_lists_of_a_command_line_are_parted_by_commas() -> None:
+    found = read(f"{TITANS} --model.name llama3 --model.flavor 8B --compile.enable --compile.components=loss,model")
+    assert (found.recipe["stack"]["implementation"], found.recipe["stack"]["cross_entropy"]) == ("compiled", "compiled")
+
+
+def test_a_script_beside_is_followed_wherever_it_is_sourced_from() -> None:
+    script = f'source ../env.sh\nif [ "$1" = convert ]; then {GPT} --bf16; else {GPT} --micro-batch-size $MBS; fi'
+    found = import_file("script", script, {"env.sh": "#!/bin/bash\nexport MBS=3\n"})
+    assert (found.recipe["micro_batch"], found.recipe["precision"]) == (3, "fp32")
 
 
 def test_what_is_taken_to_be_unset_is_told() -> None:

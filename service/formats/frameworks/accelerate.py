@@ -268,6 +268,8 @@ def _put_deepspeed(draft: drafts.Draft, entries: Sequence[Entry]) -> None:
     put_ranks(draft, layout)
     recipe |= {**under.recipe, **draft.fields_of(RULES, "recipe")}
     draft.accumulation_steps = under.accumulation_steps
+    if any(name.startswith(FILE_OF_DEEPSPEED) for name in draft.fates):
+        draft.fates |= drafts.under(FILE_OF_DEEPSPEED, under.fates)
 
 
 def put_ranks(draft: drafts.Draft, layout: dict[str, Any]) -> None:

@@ -153,7 +153,9 @@ def read_deepspeed(entries: Sequence[Entry]) -> drafts.Draft:
         draft.accumulation_steps = None if "gradient_accumulation_steps" in opened else draft.accumulation_steps
     if opened & {"bf16.enabled", "fp16.enabled"}:
         del draft.recipe["precision"]
-    draft.assumptions.append("model, sequence length and tokens are the script's: give model and sequence_length")
+    draft.assumptions.append(
+        "model, sequence length, tokens and recompute are the script's: give model and sequence_length"
+    )
     return draft
 
 
@@ -190,6 +192,10 @@ def _offloaded(draft: drafts.Draft) -> str:
     devices = {"none": False, "cpu": True, "nvme": True}
     weights, states = (draft.chosen(name, devices, "none") for name in (_WEIGHTS_DEVICE, _STATES_DEVICE))
     weights, states = weights or draft.get(f"{_ZERO}cpu_offload_param"), states or draft.get(f"{_ZERO}cpu_offload")
+    if draft.layout["zero_stage"] != WEIGHTS:
+        weights = False
+        for name in (_WEIGHTS_DEVICE, f"{_ZERO}cpu_offload_param"):
+            draft.without_effect(name, "weights are offloaded at ZeRO stage 3 alone")
     for name in (_WEIGHTS_DEVICE, _STATES_DEVICE):
         if draft.get(name) == "nvme":
             draft.not_understood(name, "what is offloaded is on a disk, whose speed is not modelled")
@@ -200,6 +206,10 @@ def _offloaded(draft: drafts.Draft) -> str:
     if (draft.get(threshold) or 0) > _MOST_PERSISTENT:
         draft.not_understood(threshold, "whole matrices stay gathered")
     kept = draft.get("activation_checkpointing.cpu_checkpointing", False)
+    if kept and draft.recipe["recompute"] == "none":
+        why = "what a script recomputes by DeepSpeed's own function waits in host memory"
+        draft.not_understood("activation_checkpointing.cpu_checkpointing", why)
+        kept = False
     kind = "optimizer-and-activations" if states else "activations"
     return "model" if weights else kind if kept else "optimizer" if states else "none"
 

@@ -5,6 +5,7 @@ unless pure_bf16), model/model_utils (checkpointing, quantization, liger_kernel)
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from service.formats import drafts, rules
@@ -29,7 +30,7 @@ _FLASH = {"disabled": "eager", **dict.fromkeys(("auto", "sdpa", "fa2", "fa3"), "
 def read_llama_factory(entries: Sequence[Entry]) -> drafts.Draft:
     """The draft of LLaMA-Factory's arguments."""
     own, deepspeed, accelerate = trainer.parted(trainer.with_shipped(entries, _TABLE["files"]))
-    draft = drafts.draft_of(own, FATES)
+    draft = drafts.draft_of([_today(one) for one in own], FATES)
     _refuse_untrained(draft)
     if (stage := draft.get("stage", "sft")) in _STAGES:
         raise trainer.not_estimated(draft, "stage", _STAGES[stage])
@@ -58,6 +59,12 @@ def _refuse_untrained(draft: drafts.Draft) -> None:
         if draft.fates.get(name) is not None:
             fix = "send the file of the training itself"
             raise draft.wrong(name, "not_a_training", "stands in a file that trains no model", fix)
+
+
+def _today(entry: Entry) -> Entry:
+    """A setting as releases of today spell it; flash_attn was a switch before 0.8."""
+    is_switch = entry.name == "flash_attn" and entry.value in ((), True)
+    return replace(entry, value="fa2") if is_switch else entry
 
 
 def _method(draft: drafts.Draft) -> dict[str, Any]:

@@ -5,7 +5,7 @@ config/configs.py; torchtitan 0.2.2 and 0.3.0, distributed/pipeline_parallel.py.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from service.estimator.complete import CompleteQuestion
@@ -403,7 +403,10 @@ _OF_IMAGES = ("flux", "vlm")
 
 
 def read_torchtitan(entries: Sequence[Entry]) -> drafts.Draft:
-    draft = drafts.draft_of(entries, FATES)
+    draft = drafts.draft_of(parted_lists(entries, FATES), FATES)
+    if "job.config_file" in draft.fates:
+        message = "names a file that was not sent, and the settings that the command leaves out are in it"
+        raise draft.wrong("job.config_file", "missing_file", message, "send that file too, under its name in files")
     if draft.get("model.name") in _OF_IMAGES:
         message = "is a model of images, which is not estimated"
         raise draft.wrong("model.name", "not_estimated", message, "ask for a language model")
@@ -413,6 +416,17 @@ def read_torchtitan(entries: Sequence[Entry]) -> drafts.Draft:
         if name.startswith("quantize.") and not any(one.startswith(converters) for one in spellings):
             draft.without_effect(name, "no converter of the model uses it")
     return complete(draft, draft.get("model.name", "llama3"), draft.get("model.flavor", "debugmodel"), RULES["0.2"])
+
+
+def parted_lists(entries: Sequence[Entry], fates: drafts.Fates) -> list[Entry]:
+    """Settings with the items of lists that a command line writes as one word, with commas."""
+    lists = {name for name, form in fates.types.items() if form is rules.items}
+    return [
+        replace(one, value=tuple(word for part in one.value for word in part.split(",")))
+        if one.name in lists and isinstance(one.value, tuple) and all(isinstance(part, str) for part in one.value)
+        else one
+        for one in entries
+    ]
 
 
 def complete(draft: drafts.Draft, module: str, flavor: str, version: rules.Rules) -> drafts.Draft:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from service.formats import rules
-from service.formats.drafts import FATES, Draft, Setting
+from service.formats.drafts import FATES, Draft, under
 from service.formats.frameworks.accelerate import FILE_OF_DEEPSPEED, accelerate_draft, deepspeed_entries, put_ranks
 from service.formats.frameworks.deepspeed import FROM_ARGUMENTS, deepspeed_draft
 from service.formats.model_names import NamedModel, named_model
@@ -319,22 +319,15 @@ def _beside(
     deepspeed = deepspeed or deepspeed_entries(accelerate)
     if deepspeed:
         found = deepspeed_draft(resolved(deepspeed, training, model))
-        fates = _under(DEEPSPEED, found.fates)
+        fates = under(DEEPSPEED, found.fates)
         if launched is not None:
             put_ranks(launched, found.layout)
             own = {name: one for name, one in launched.fates.items() if not name.startswith(FILE_OF_DEEPSPEED)}
-            fates |= _under(ACCELERATE, own)
+            fates |= under(ACCELERATE, own)
         return replace(found, fates=fates)
     settings = [entry for entry in accelerate if training.fsdp is None or not _is_fsdp(entry)]
     found = accelerate_draft([*settings, *_distributed_entries(training)])
-    return replace(found, fates=_under(ACCELERATE, found.fates))
-
-
-def _under(tool: str, fates: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Settings by their names under the setting that names the tool's file."""
-    return {
-        f"{tool}.{name}": replace(one, entry=replace(one.entry, name=f"{tool}.{name}")) for name, one in fates.items()
-    }
+    return replace(found, fates=under(ACCELERATE, found.fates))
 
 
 def _is_fsdp(entry: Entry) -> bool:

@@ -111,6 +111,7 @@ class Condition:
         if sign in _NUMBERS:
             numbers = [self._number(word) for word in (left, right)]
             return None if None in numbers else _NUMBERS[sign](*[one or 0 for one in numbers])
+        left, right = ("" if self._is_unset(word) else word for word in (left, right))
         if HELD.search(left) or HELD.search(right) or sign not in ("=", "==", "!="):
             return None
         found = matches(left, right) if self._patterns else left == right

@@ -108,6 +108,12 @@ class Script:
         """A text with names in place of unknown values."""
         return HELD.sub(lambda found: self.unknown[ord(found[0]) - FIRST_HELD].name, plain)
 
+    def file(self, plain: str) -> Text | None:
+        """The file at a path, or one of the same name where its folder is another."""
+        path = self.spelled(plain)
+        alike = (text for name, text in self.files.items() if name.rpartition("/")[2] == path.rpartition("/")[2])
+        return self.files.get(path) or next(alike, None)
+
     def choices_of(self, plain: str) -> tuple[tuple[Text, ...], ...]:
         """The words that may stand in place of a word; none where they are not known."""
         return self.choices.get(ord(plain) - FIRST_HELD, ()) if len(plain) == 1 and HELD.match(plain) else ()
@@ -990,7 +996,7 @@ class _Shell:
     def _script_file(self, words: list[Text]) -> None:
         if not words:
             return
-        text = self.script.files.get(self.script.spelled(words[0].plain))
+        text = self.script.file(words[0].plain)
         if text is not None:
             self._apart(text, tuple(words[1:]))
         elif not HELD.fullmatch(words[0].plain):
@@ -1052,7 +1058,7 @@ class _Shell:
 
     def _read_file(self, fields: list[Text], _: syntax.Simple) -> Decided:
         if len(fields) > 1:
-            text = self.script.files.get(self.script.spelled(fields[1].plain))
+            text = self.script.file(fields[1].plain)
             if text is not None:
                 self.follow(text)
             elif not _HARMLESS.fullmatch(fields[1].plain):
@@ -1077,7 +1083,7 @@ class _Shell:
         if name in ("cat", "tee"):
             text = self._input if name == "tee" or not words else None
             if text is None and name == "cat" and len(words) == 1:
-                text = self.script.files.get(self.script.spelled(words[0].plain))
+                text = self.script.file(words[0].plain)
         elif name == "echo":
             words = words[1:] if words and words[0].plain in ("-e", "-n", "-en", "-ne") else words
             text = joined([between(words, " "), made("\n", self._place(node.start))])

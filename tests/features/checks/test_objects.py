@@ -167,3 +167,11 @@ def test_variables_of_the_container_are_those_of_its_script(ask: Ask) -> None:
 
     assert answered(SMALL)["auditAnnotations"]["estimate"].startswith("est_")
     assert answered(LARGE)["allowed"] is False
+
+
+def test_gpus_that_a_worker_of_ray_is_told_of_count_where_no_limit_names_them() -> None:
+    pod = {"spec": {"containers": [{"name": "ray"}]}}
+    group = {"replicas": 2, "rayStartParams": {"num-gpus": "8"}, "template": pod}
+    spec = {"entrypoint": "python a.py", "rayClusterSpec": {"headGroupSpec": {}, "workerGroupSpecs": [group]}}
+    found = scheduled_by_kubernetes({"kind": "RayJob", "spec": spec})
+    assert (found.gpus, found.gpus_each) == (16, 8)
