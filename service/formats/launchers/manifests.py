@@ -41,13 +41,13 @@ class _Pods:
     count: int
     spec: Mapping[str, Any]
     """Their containers, and what they select nodes by."""
-    told: int = 0
-    """GPUs of one that a program is told of, where no container has a limit for them, such as by resource claims."""
+    stated: int = 0
+    """GPUs of one as its program takes them, where no container has a limit for them, such as by resource claims."""
 
     @property
     def gpus_each(self) -> int:
         """GPUs of one of them."""
-        return sum(map(gpus_of, self.containers)) or self.told
+        return sum(map(gpus_of, self.containers)) or self.stated
 
     @property
     def containers(self) -> list[Mapping[str, Any]]:
@@ -194,8 +194,8 @@ def _ray_cluster(spec: Mapping[str, Any], script: str | Problem = _STARTS_NOTHIN
     pods = _groups([_object(spec, "headGroupSpec")], "replicas")
     for group, fewest in zip(groups, least, strict=True):
         hosts = max(_count(group.get("replicas")), fewest) * _count(group.get("numOfHosts", 1))
-        told = _count(_object(group, "rayStartParams").get("num-gpus"))
-        pods.append(_Pods(hosts, _object(group, "template", "spec"), told))
+        stated = _count(_object(group, "rayStartParams").get("num-gpus"))
+        pods.append(_Pods(hosts, _object(group, "template", "spec"), stated))
     return _Training(pods, script)
 
 

@@ -169,7 +169,7 @@ def test_variables_of_the_container_are_those_of_its_script(ask: Ask) -> None:
     assert answered(LARGE)["allowed"] is False
 
 
-def test_gpus_that_a_worker_of_ray_is_told_of_count_where_no_limit_names_them() -> None:
+def test_gpus_that_a_worker_of_ray_states_count_where_no_limit_names_them() -> None:
     pod = {"spec": {"containers": [{"name": "ray"}]}}
     group = {"replicas": 2, "rayStartParams": {"num-gpus": "8"}, "template": pod}
     spec = {"entrypoint": "python a.py", "rayClusterSpec": {"headGroupSpec": {}, "workerGroupSpecs": [group]}}
