@@ -16,7 +16,7 @@ from service.calibration.steps import (
     held_out_steps,
     shipped_held_out,
 )
-from service.calibration.tables import IMAGE_HOST, THROUGHPUT, MeasuredRow, NotExpressible, shipped_rows
+from service.calibration.tables import IMAGE_HOST, THROUGHPUT, MeasuredRow, NotExpressible, shipped_rows, shipped_table
 from service.estimator.memory.device import class_of
 from service.estimator.time.step import StepClass
 from service.evaluation.recipes import completed
@@ -48,6 +48,10 @@ CLASSES: dict[str, dict[str, tuple[str, ...]]] = {
 
 LISTED_POINTS = 20
 
+OTHER_TOOLS = "other_tools"
+"""Table of what other tools predict, written by `.ci/proof tools`: llm-analysis at the half of the peak that its
+constants call usual, and Calculon with the systems that it ships."""
+
 Seconds = Mapping[str, float]
 """Seconds of a step by the name of its row."""
 
@@ -64,6 +68,7 @@ class StepScorer:
         self._others: dict[str, Seconds] = {
             "constant MFU": _baseline(scored, counts_attention=True),
             "6PD": _baseline(scored, counts_attention=False),
+            **{name: {one: own[one] for one in own if one in shipped} for name, own in _other_tools().items()},
         }
 
     def scores_of(self, group: Sequence[Evaluation]) -> StepScores | None:
@@ -99,6 +104,15 @@ class StepScorer:
     def _compared(self, name: str, ids: Sequence[str]) -> list[Comparison]:
         seconds = self._others[name]
         return [Comparison(self._measured[one], *[seconds[one]] * 3) for one in ids if one in seconds]
+
+
+@cache
+def _other_tools() -> dict[str, dict[str, float]]:
+    """Seconds that other tools predict for shipped rows, by the tool and its version."""
+    found: dict[str, dict[str, float]] = {}
+    for row in shipped_table(OTHER_TOOLS):
+        found.setdefault(row["tool"], {})[row["id"]] = float(row["step_seconds"])
+    return found
 
 
 def _is_shipped(row: MeasuredRow) -> bool:

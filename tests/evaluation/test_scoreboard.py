@@ -8,7 +8,8 @@ import pytest
 from service.answers.accuracy import Accuracy, AccuracyPoint, HeldOutScore
 from service.calibration.scores import READ_OFF
 from service.calibration.steps import shipped_held_out
-from service.evaluation.scoreboard import EVERY, StepScorer, points_of
+from service.calibration.tables import shipped_rows, shipped_table
+from service.evaluation.scoreboard import EVERY, OTHER_TOOLS, StepScorer, points_of
 from service.evaluation.scoring import Evaluation
 
 
@@ -53,6 +54,18 @@ def test_all_steps_but_those_apart_are_scored_together(points: tuple[AccuracyPoi
     assert score.scored == len(own)
     assert {one.name: one.scored for one in score.others}.items() >= {"constant MFU": len(own), "6PD": len(own)}.items()
     assert all(one.ours_mape_fraction == pytest.approx(score.mape_fraction) for one in score.others[:2])
+
+
+def test_other_tools_are_scored_on_the_rows_that_they_predict(found: Accuracy) -> None:
+    held_out = shipped_held_out().predicted_seconds
+    rows = shipped_table(OTHER_TOOLS)
+    assert len({(row["id"], row["tool"]) for row in rows}) == len(rows)
+    assert {row["id"] for row in rows} <= {row.text("id") for row in shipped_rows("throughput")}
+    for name in {row["tool"] for row in rows}:
+        own = [row for row in rows if row["tool"] == name and row["id"] in held_out]
+        scores = [one for score in found.held_out.sources for one in score.others if one.name == name]
+        assert sum(one.scored for one in scores) == len(own)
+        assert all(one.coverage80_fraction is None and one.ours_mape_fraction is not None for one in scores)
 
 
 def test_the_worst_come_first(points: tuple[AccuracyPoint, ...], found: Accuracy) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from service.evaluation.shipped import shipped_accuracy
 from tests.page.browser import Sight
 
 VIEWS = {
@@ -82,8 +83,12 @@ def test_the_scaling_map_is_drawn_and_saved(sight: Sight, tmp_path: Path) -> Non
 
 def test_accuracy_is_told_by_source(sight: Sight) -> None:
     _show(sight, "accuracy")
-    assert sight.page.locator("#accuracy tbody tr").count() > 20
-    assert sight.page.locator("#accuracy .big").count() == 2
+    board = shipped_accuracy().held_out
+    assert board.mlperf is not None
+    rows = [*board.classes, *board.sources, *board.worst, *board.mlperf.runs]
+    assert sight.page.locator("#accuracy tbody tr").count() == len(rows)
+    assert sight.text("#accuracy dt >> nth=0") == f"Step, {board.classes[0].memory_class}"
+    assert "In sample" in sight.text("#accuracy > p")
 
 
 @pytest.mark.parametrize(("scheme", "rules"), [("light", ()), ("dark", ("color-contrast",))], ids=("light", "dark"))
