@@ -213,7 +213,8 @@ async def create_import(request: Request, format: FormatName, body: ImportBody) 
 
 async def _imported(request: Request, format: str | None, body: str | Mapping[str, Any]) -> Response:
     parts: Mapping[str, Any] = {FIELD: body} if isinstance(body, str) else body
-    text, files = parts.get(FIELD), parts.get(FILES) or {}
+    text, files = parts.get(FIELD), parts.get(FILES)
+    files = {} if files is None else files
     if not isinstance(text, str) or parts.keys() - {FIELD, FILES}:
         message = f"the object does not consist of the field {FIELD} with a text, and of {FILES} where there are any"
         fix = "send the file in that field, or as plain text"

@@ -125,6 +125,7 @@ def test_a_file_that_tells_no_tool_counts_under_the_setting_that_names_it(ask: A
         ({"a.yaml": "colour: red\n"}, "not_recognised"),
         ({"a.yaml": 1}, "not_files"),
         (["a"], "not_files"),
+        (False, "not_files"),
         ({f"{n}.json": "{}" for n in range(9)}, "not_files"),
     ],
 )
