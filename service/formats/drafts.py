@@ -18,7 +18,7 @@ FAMILY = "*"
 
 _TELLING = re.compile(
     r"expert|moe|shard|fsdp|zero|parallel|recompute|activations?.?checkpoint|checkpoint.?activation|grad\w*.?(?:checkpoint|ckpt)"
-    r"|fp8|fp4|float8|float16|int8|quant|lora|peft|adapter|offload|precision|dtype|bf16|fp16|batch|seq.?len|stage|accumulat"
+    r"|fp8|fp4|float8|float16|int8|quant|4.?bit|8.?bit|low.?rank|lora|peft|adapter|offload|precision|dtype|bf16|fp16|batch|seq.?len|stage|accumulat"
     r"|glu.?activation|heads|hidden|intermediate|vocab.?size|embed|cpu.?optim|distributed.?optim|deepspeed|partition|attention",
     re.IGNORECASE,
 )

@@ -78,8 +78,11 @@ def _of_script(format: str | None, text: str, files: Mapping[str, str], job: Job
         if known is not None and (named is None or known.tool.format != named):
             refuse_unread(known, named)
         raise
-    settings = {name: one for name, one in files.items() if syntax_of(one) != "arguments"}
-    beside = {name: one for name, one in {**found.files, **settings}.items() if one != found.file}
+    beside = {
+        name: one
+        for name, one in {**found.files, **files}.items()
+        if one != found.file and syntax_of(one) != "arguments"
+    }
     if found.file is not None:
         first = sent(found.format or named, found.file, beside)
         first = replace(first, entries=overridden(first.entries, found.entries))

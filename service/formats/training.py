@@ -303,7 +303,9 @@ def _of_file(script: Script, words: Words) -> Started | None:
         ):
             changes = _changes(words) if format in ("torchtitan", "nanotron") else _own(words, name)
             return _started(script, words, format, [one for one in changes if one.name != name], text)
-    if any(_base(word) == "accelerate" for word, _ in words) and not _is_of_another(options, "accelerate"):
+    is_of_a_file = _file(script, options.get("config", "")) is not None
+    is_accelerate = any(_base(word) == "accelerate" for word, _ in words)
+    if is_accelerate and not is_of_a_file and not _is_of_another(options, "accelerate"):
         text = _file(script, options.get("config_file", options.get("config-file", "")))
         if text is not None:
             return _started(script, words, "accelerate", _around(words), text)

@@ -181,6 +181,7 @@ NOT_UNDERSTOOD: list[tuple[str, str, str]] = [
     ),
     ("nanotron", NANOTRON.format("    moe_num_experts: 8\n"), "model.model_config.moe_num_experts"),
     ("nanotron", NANOTRON.format("    is_starcoder2_config: true\n"), "model.model_config.is_starcoder2_config"),
+    ("transformers", f"{TRAIN} --use_8bit_optimizer", "use_8bit_optimizer"),
     ("transformers", f"{TRAIN} --source_max_len 16 --target_max_len 64", "source_max_len"),
     ("transformers", f"{TRAIN} --use_lora --peft_target_modules q_proj own", "peft_target_modules"),
     ("deepspeed", '{"activation_checkpointing": {"cpu_checkpointing": true}}', KEPT),

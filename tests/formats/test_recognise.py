@@ -43,6 +43,7 @@ TEXTS: dict[str, str] = {
     "deepspeed": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}}',
     "trl": "model_name_or_path: Qwen/Qwen3-4B\nuse_peft: true\nmax_length: 1024\n",
     "transformers": "train.py --model_name_or_path gpt2 --per_device_train_batch_size 8 --output_dir o",
+    "megatron-llm": "finetune.py --tensor_model_parallel_size 2 --micro_batch_size 1",
     "megatron-lm": "pretrain_gpt.py --num-layers 24 --hidden-size 1024 --seq-length 2048",
 }
 

@@ -137,6 +137,19 @@ def test_options_of_a_program_of_no_tool_beside_a_file_of_deepspeed_are_not_pass
     assert [one.name for one in found.not_understood] == ["--grad_ckpt"]
 
 
+def test_a_file_of_accelerate_stands_under_the_settings_that_a_program_is_given() -> None:
+    launched = "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 2}\n"
+    own = "model_name_or_path: gpt2\ndataset_name: x\nlearning_rate: 1.0e-4\nper_device_train_batch_size: 3\n"
+    script = (
+        'hostname | while read h; do echo "$h slots=2" >> hostfile; done\n'
+        "accelerate launch --deepspeed_hostfile=hostfile --config_file a.yaml --num_processes 8 "
+        "sft.py --config ${1:-/b/own.yaml}"
+    )
+    found = import_file("script", script, {"a.yaml": launched, "own.yaml": own})
+    assert (found.format, found.recipe["micro_batch"], found.layout["zero_stage"]) == ("trl", 3, 2)
+    assert found.layout["data"] == 8
+
+
 def test_lists_of_a_command_line_are_parted_by_commas() -> None:
     found = read(f"{TITANS} --model.name llama3 --model.flavor 8B --compile.enable --compile.components=loss,model")
     assert (found.recipe["stack"]["implementation"], found.recipe["stack"]["cross_entropy"]) == ("compiled", "compiled")
