@@ -1,6 +1,8 @@
 """Predicted against published steps and runs: constants fitted anew, and every bar by rows that they never saw."""
 
+import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from math import expm1, log
@@ -36,6 +38,8 @@ LEAST_COVERED_OF_A_SOURCE = 0.65
 COVERED_OVERALL = (0.75, 0.85)
 MOST_HALF_WIDTH = {"known": 0.15, "other": 0.25}
 LEAST_RUNS_INSIDE = 0.7
+MOST_SECONDS = 5.0
+"""Longest time of `traincost accuracy`."""
 
 WHY = {
     "nanotron": "two rows of its 20: ZeRO-1 sends over 512 replicas, and 80B on 32 GPUs, take twice what links carry",
@@ -180,6 +184,14 @@ def runs() -> Iterator[str]:
     yield from checked(kept=inside >= LEAST_RUNS_INSIDE, said=said)
 
 
+def command() -> Iterator[str]:
+    """Time the command from nothing."""
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "service", "accuracy"], stdout=subprocess.DEVNULL, check=True)
+    seconds = time.perf_counter() - started
+    yield from checked(kept=seconds <= MOST_SECONDS, said=f"traincost accuracy answers in {seconds:.1f} s")
+
+
 def benchmarks() -> None:
     """Print how near GPU-hours of MLPerf Training are predicted, by benchmark."""
     board = shipped_accuracy().held_out.mlperf
@@ -206,6 +218,7 @@ def main() -> None:
         *sources(found),
         *tables(rows),
         *runs(),
+        *command(),
         *constants(rows, FittedSteps()),
     ]
     if broken:

@@ -181,7 +181,8 @@ def recompute_of(row: MeasuredRow, framework: Framework) -> Any:
     if EVERY_SECOND in cell:
         return {"granularity": "full", "method": "block", "layers": row.count("layers") // 2}
     if cell.startswith("full"):
-        uniform = re.search(r"(uniform|block) (\d{1,4})", detail)
+        first = re.sub(r"first (\d{1,4}) layers", r"block \1", detail)
+        uniform = re.search(r"(uniform|block) (\d{1,4})", first)
         return {"granularity": "full", "method": uniform[1], "layers": int(uniform[2])} if uniform else "full"
     if cell.startswith("selective"):
         named = [module for module in get_args(RecomputeModule) if re.search(rf"\b{module}\b", detail)]

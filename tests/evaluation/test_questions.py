@@ -7,7 +7,7 @@ import pytest
 
 from service.calibration.tables import MeasuredRow, NotExpressible, shipped_rows
 from service.catalogue import shipped_catalogue
-from service.estimator.question import Software
+from service.estimator.question import Recompute, Software
 from service.evaluation.frameworks import framework_of, frameworks, layers_by_cost, table_of
 from service.evaluation.questions import (
     UNSTATED_PART,
@@ -382,6 +382,12 @@ def test_features_have_nouns_or_are_told_beside() -> None:
 def test_checkpointing_of_every_second_layer_is_a_block_of_half() -> None:
     rule = draft_of(step_of(STEP_TITAN, recompute="selective (every 2nd layer)"), CATALOGUE).recipe["recompute"]
     assert rule == {"granularity": "full", "method": "block", "layers": 16}
+
+
+@pytest.mark.parametrize("detail", ["block 21", "full recompute of the first 21 layers (block)"])
+def test_recompute_of_the_first_layers_is_a_block_of_them(detail: str) -> None:
+    question, _ = question_of(step_of("N-mlperf_v50-0001", recompute_detail=detail), CATALOGUE)
+    assert question.recipe.recompute == Recompute(granularity="full", method="block", layers=21)
 
 
 def test_recompute_that_stands_in_recipes_is_theirs() -> None:

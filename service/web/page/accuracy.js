@@ -88,11 +88,11 @@ async function ask() {
     place("accuracy").replaceChildren(
       element("dl", { class: "key" }, leading.map(summary)),
       table("Held out, by class of question", HEADS, board.classes.map(rowOf), 3),
-      element("h3", {}, "By source"),
+      element("h2", {}, "By source"),
       table("Held out, by source", HEADS, board.sources.map(rowOf), 3),
-      element("h3", {}, "Farthest off"),
+      element("h2", {}, "Farthest off"),
       table("Farthest off, held out", ["Row", "Of", "Measured", "Predicted", "Error", "Why"], board.worst.map(worstOf), 2),
-      element("h3", {}, "GPU-hours of MLPerf Training"),
+      element("h2", {}, "GPU-hours of MLPerf Training"),
       table(
         "GPU-hours of MLPerf Training",
         ["System", "Benchmark", "GPUs", "Measured", "Predicted", "Error", "Inside"],
