@@ -22,7 +22,15 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.api.access.authorization import SHARE_LINK_CALLER, AccessDenied, caller_of
-from service.api.compute_process import ComputeProcess, Large, ProcessLost, fork_server, packed_call, packed_catalogue
+from service.api.compute_process import (
+    ComputeProcess,
+    Large,
+    PackedCall,
+    ProcessLost,
+    fork_server,
+    packed_call,
+    packed_catalogue,
+)
 from service.api.errors import LEAVING, CallerGone
 from service.api.limits.rate_limits import count_questions, network_of
 from service.api.metrics import Metrics
@@ -279,7 +287,7 @@ class Compute:
                 return
         self._running -= 1
 
-    async def _run_with_retry(self, computation: _Computation, content: bytes) -> Any:
+    async def _run_with_retry(self, computation: _Computation, content: PackedCall) -> Any:
         """Run a call; retry it once where its process ended before it yielded an item."""
         with suppress(ProcessLost):
             return await self._run(computation, content)
@@ -288,7 +296,7 @@ class Compute:
                 return await self._run(computation, content)
         raise process_lost(_whole_seconds(computation.expected_seconds))
 
-    async def _run(self, computation: _Computation, content: bytes) -> Any:
+    async def _run(self, computation: _Computation, content: PackedCall) -> Any:
         catalogues = {one.token: one for one in computation.call.arguments if isinstance(one, Catalogue)}
         computation.is_process_new = not self._idle
         try:

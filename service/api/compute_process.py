@@ -73,11 +73,25 @@ class Large:
     value: Any
 
 
-def packed_call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
+PackedCall = tuple[bytes | pickle.PickleBuffer, ...]
+"""A pickled call, then each body among its arguments, which is sent as it is: a copy would take as much memory."""
+
+
+def packed_call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> PackedCall:
     """A pickled call, with a token in place of each catalogue."""
-    values = [one.value if isinstance(one, Large) else one for one in arguments]
-    tokenized = [_CatalogueToken(one.token) if isinstance(one, Catalogue) else one for one in values]
-    return pickle.dumps((function, tokenized), pickle.HIGHEST_PROTOCOL)
+    bodies: list[pickle.PickleBuffer] = []
+    packed = pickle.dumps(
+        (function, [_packable(one) for one in arguments]), pickle.HIGHEST_PROTOCOL, buffer_callback=bodies.append
+    )
+    return packed, *bodies
+
+
+def _packable(argument: Any) -> Any:
+    if isinstance(argument, Catalogue):
+        return _CatalogueToken(argument.token)
+    if not isinstance(argument, Large):
+        return argument
+    return pickle.PickleBuffer(argument.value) if isinstance(argument.value, bytes) else argument.value
 
 
 class _Sink(bytearray):
@@ -103,11 +117,12 @@ class ComputeProcess:
         """Whether to replace it, because its memory has grown."""
 
     async def run(
-        self, call: bytes, catalogue: Callable[[str], Awaitable[bytes]], on_item: Callable[[Any], None]
+        self, call: PackedCall, catalogue: Callable[[str], Awaitable[bytes]], on_item: Callable[[Any], None]
     ) -> Any:
         """Run one call; close the process after a cancellation."""
         try:
-            await self._send(call)
+            for part in call:
+                await self._send(part)
             while True:
                 content = await self._receive()
                 is_short = len(content) <= MOST_BYTES_AT_ONCE
@@ -130,9 +145,10 @@ class ComputeProcess:
         self._socket.close()
         self._server.kill(self._number)
 
-    async def _send(self, content: bytes) -> None:
-        loop = asyncio.get_running_loop()
-        await loop.sock_sendall(self._socket, LENGTH.pack(len(content)) + content)
+    async def _send(self, content: bytes | pickle.PickleBuffer) -> None:
+        loop, view = asyncio.get_running_loop(), memoryview(content)
+        await loop.sock_sendall(self._socket, LENGTH.pack(view.nbytes))
+        await loop.sock_sendall(self._socket, view)
 
     async def _receive(self) -> bytearray:
         (length,) = LENGTH.unpack(await self._receive_exactly(LENGTH.size))
@@ -316,7 +332,8 @@ class _Worker:
             self._send(kind, (value, _peak_bytes() > RETIRE_BYTES))
 
     def _run(self, call: bytes) -> Any:
-        function, tokenized = pickle.loads(call)  # noqa: S301 - from the process that started this one
+        bodies = iter(self._receive, None)  # one is received where the call has one
+        function, tokenized = pickle.loads(call, buffers=bodies)  # noqa: S301 - from the process that started this one
         arguments = (self._catalogue(one.token) if isinstance(one, _CatalogueToken) else one for one in tokenized)
         result = function(*arguments)
         return self._drain(result) if isinstance(result, Generator) else result

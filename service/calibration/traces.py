@@ -18,6 +18,8 @@ from service.errors import Problem, Refused
 
 MOST_BYTES = 512 << 20
 """Longest trace, decompressed. Source: a choice; three steps of an 8B model with stacks take some 200 MB."""
+MOST_TIMES_SENT = 64
+"""Most bytes of a trace for each byte that was sent. Source: a choice; published traces have 10 to 23."""
 MOST_EVENTS = 1_000_000
 """Most events of a trace that have a role. Source: a choice; a step of a large model has some 50,000."""
 MOST_ITEMS = 4 * MOST_EVENTS
@@ -153,6 +155,9 @@ def _pieces(content: bytes) -> Iterator[bytes]:
                 if total > MOST_BYTES:
                     message = f"the trace has more than {MOST_BYTES >> 20} MiB of text"
                     raise refused("too_long", message, FEWER)
+                if total > PIECE_BYTES + MOST_TIMES_SENT * len(content):
+                    message = f"the trace unpacks to more than {MOST_TIMES_SENT} times what was sent"
+                    raise refused("too_long", message, EXPORTED)
                 yield piece
     except (EOFError, OSError, zlib.error):
         raise refused("not_gzip", "the gzip data is damaged or cut short", "copy the file again, whole") from None

@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 
 from service import errors
-from service.api import compute
+from service.api import compute, compute_process
 from service.api.access.key_rules import KeyRequest, make_key
 from service.api.compute import Compute
 from service.api.metrics import Metrics
@@ -329,6 +329,13 @@ def test_every_error_crosses_to_another_process_as_it_is(kind: type[TraincostErr
     error = kind(problem) if issubclass(kind, Refused) else kind("what is wrong")
     found = pickle.loads(pickle.dumps(error))  # noqa: S301 - of this test
     assert (type(found), str(found), vars(found)) == (kind, str(error), vars(error))
+
+
+def test_a_body_is_sent_as_it_is() -> None:
+    body = bytes(range(256)) * 256
+    call, *bodies = map(bytes, compute_process.packed_call(len, (compute_process.Large(body), 1)))
+    assert len(call) < 200
+    assert pickle.loads(call, buffers=bodies) == (len, [body, 1])  # noqa: S301 - packed here
 
 
 def test_packed_catalogues_that_are_kept_are_few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

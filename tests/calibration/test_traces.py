@@ -94,6 +94,7 @@ def test_a_bomb_is_refused_within_memory(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(traces, "MOST_BYTES", 32 << 20)
     bombs = {
         "blanks": gzip.compress(b" " * (64 << 20)),
+        "blanks as they are": gzip.compress(b" " * (33 << 20), 0),
         "members": gzip.compress(b'{"traceEvents": [' + b" " * (1 << 20)) + gzip.compress(b" " * (16 << 20)) * 4,
         "events of no kind": gzip.compress(b'{"traceEvents": [' + b'{"ph": "M", "name": "thread"},' * (1 << 21)),
     }
