@@ -13,6 +13,9 @@ from service.estimator.question import Documented
 Quantity = Literal["peak", "static", "step"]
 """The largest bytes of a step, what stays allocated between steps, or the time of a step."""
 
+HeldOutQuantity = Literal["step", "peak"]
+"""The time of a step, or the largest bytes of one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures(RelativeErrors, Documented):
@@ -278,7 +281,7 @@ class AccuracyPoint(Documented):
     """Its name in the table."""
     source_key: str
     """Its source."""
-    quantity: Literal["step", "peak"]
+    quantity: HeldOutQuantity
     """Time of a step, or the largest bytes of one."""
     memory_class: str
     """Class of the question: known stack, other stack, new GPU, old GPU, MoE, or apart; of peaks allocated, reserved or
@@ -315,7 +318,7 @@ class OtherMethod(RelativeErrors, Documented):
 class HeldOutScore(RelativeErrors, Documented):
     """Errors on rows of a class or source that neither constants nor intervals have seen."""
 
-    quantity: Literal["step", "peak"]
+    quantity: HeldOutQuantity
     """Time of a step, or the largest bytes of one."""
     memory_class: str
     """Class of the questions; all for every one."""

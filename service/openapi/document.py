@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
+from service.answers.accuracy import HeldOutQuantity
 from service.answers.checks import CheckVerdict
 from service.answers.launch_checks import LaunchStatus, LaunchVerdict, Where
 from service.answers.names import COMPONENT, EACH, INLINED, OWN_DESCRIPTION, WIRE_NAMES
@@ -60,6 +61,7 @@ CHOICES: Mapping[str, tuple[str, Any]] = {
     "ContextMethod": ("How attention is divided over a sequence.", question.ContextMethod),
     "CrossEntropy": ("How the loss is computed.", question.CrossEntropyName),
     "ExpertDispatcher": ("How tokens get to their experts.", question.DispatcherName),
+    "HeldOutQuantity": ("What a point of the scoreboard measures.", HeldOutQuantity),
     "FloatDtype": ("A floating-point type of gradients or master weights.", question.GradientDtype),
     "DeviceKind": ("What was measured on.", DeviceKind),
     "HeldUntil": ("How long a training loop holds the logits of a micro-batch.", question.HeldUntil),

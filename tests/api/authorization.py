@@ -14,7 +14,8 @@ EVERYBODYS: Mapping[Scope | None, str] = {
         createPlans createProfile createRecognisedImport createScriptCheck createSensitivity createSensitivityAsCsv
         createSensitivityAsXlsx createSlurmCheck
         createSolution createTimeline getAccuracy getAdapter getComparison getComparisonAsCsv getComparisonAsXlsx
-        getEstimate getFlop getGpuHours getMemory getSlurmHook getStoredEstimate getTotalsAccuracy listChoices
+        getEstimate getFlop getGpuHours getMemory getSlurmHook getStoredEstimate getTotalsAccuracy
+        listAccuracyPoints listAccuracyPointsAsCsv listAccuracyPointsAsXlsx listChoices
         listAdapters listExportTargets listImportFormats getMetrics listRevisions listRevisionsAsCsv
         listRevisionsAsXlsx listWorkers
         listScenarios listScenariosAsCsv listScenariosAsXlsx listSweeps listSweepsAsCsv listSweepsAsXlsx
