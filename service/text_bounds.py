@@ -82,6 +82,11 @@ TOO_DEEP: Bound = ("too_deep", f"lists, objects or dotted names nest deeper than
 TOO_MANY_DIGITS: Bound = ("too_many_digits", f"the number has more than {MOST_DIGITS} digits", "round the number")
 TOO_MANY_SETTINGS: Bound = ("too_long", f"a file has at most {MOST_SETTINGS} settings", "send less")
 TOO_MANY_WORDS: Bound = ("too_long", f"a file has at most {MOST_WORDS} words and values", "send less")
+TOO_MUCH_YAML: Bound = (
+    "too_long",
+    f"a YAML file has at most {MOST_WORDS} words and values, those that aliases repeat included",
+    "send less",
+)
 TOO_LONG_A_NAME: Bound = (
     "too_long",
     f"the setting's name has more than {LONGEST_NAME} characters, outer names included",
@@ -99,6 +104,13 @@ _TOML_STRINGS = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 """Comments and strings of TOML. Quantifiers are possessive and closing quotes optional: the match never backtracks."""
+
+_PYTHON_STRINGS = re.compile(
+    r"""\#[^\n]*+
+    |\"\"\"(?:[^"\\]++|\\.|"(?!""))*+(?:\"\"\")?|\'\'\'(?:[^'\\]++|\\.|'(?!''))*+(?:\'\'\')?
+    |"(?:[^"\\\n]++|\\.)*+"?|'(?:[^'\\\n]++|\\.)*+'?""",
+    re.VERBOSE | re.DOTALL,
+)
 
 _JSON_STRINGS = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
@@ -133,6 +145,11 @@ def bound_json(text: str) -> None:
 def bound_yaml(text: str) -> None:
     """Reject a YAML text with too many directives; its reader bounds the rest event by event."""
     _bound_count(Lines(text), text, _DIRECTIVE, MOST_DIRECTIVES, _TOO_MANY_DIRECTIVES)
+
+
+def bound_python(text: str) -> None:
+    """Reject a program in Python with brackets nested beyond any real file; its parser bounds the rest."""
+    _bound_depth(Lines(text), _without(text, _PYTHON_STRINGS))
 
 
 def _without(text: str, texts: re.Pattern[str]) -> str:

@@ -171,6 +171,41 @@ def test_a_job_is_judged_with_its_arguments_and_its_environment(
         assert ((code != 0), "traincost: deny: out of memory: " in said) == (denied, denied)
 
 
+IN_FILES = """#!/bin/bash
+#SBATCH --gpus-per-node=8
+CONFIGS=conf
+torchrun --nproc-per-node 8 sft.py --model_name_or_path meta-llama/Llama-2-7b-hf --deepspeed "$CONFIGS/ds.json" \\
+  --per_device_train_batch_size 1 --max_length 1024 --bf16 --dataset_name a --output_dir out
+"""
+
+
+def with_settings(folder: Path) -> str:
+    """The option of sbatch for a folder with the settings that a script names, and a file that it does not."""
+    (folder / "conf").mkdir()
+    (folder / "conf" / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
+    (folder / "conf" / "other.json").write_text("{")
+    return f"--chdir={folder}"
+
+
+def test_files_that_a_script_names_are_read_as_the_user_alone(hooked: Mapping[str, str], tmp_path: Path) -> None:
+    code, said, comment = submitted(hooked, IN_FILES, tmp_path, with_settings(tmp_path))
+    assert code == 0
+    if PLUGIN["cli_filter.lua"] in Path(hooked["SLURM_CONF"]).read_text(encoding="utf-8"):
+        assert comment.startswith("est_"), said
+    else:
+        assert comment == "traincost:missing_file"
+        assert "deepspeed names conf/ds.json, which was not sent" in said
+
+
+def test_a_job_that_was_judged_with_its_files_keeps_its_estimate(tmp_path: Path) -> None:
+    with serving(tmp_path) as address:
+        hooks = {name: hook_of(address, name, {}).replace(PATIENCE, "") for name in PLUGIN}
+        with running("\n".join(PLUGIN.values()), files=hooks) as slurm:
+            code, said, comment = submitted(slurm, IN_FILES, tmp_path, with_settings(tmp_path))
+    assert (code, "unknown" in said) == (0, False)
+    assert comment.startswith("est_")
+
+
 @pytest.mark.parametrize("name", PLUGIN)
 def test_without_the_service_every_job_is_accepted_and_that_is_told(name: str, tmp_path: Path) -> None:
     with serving(tmp_path) as address:

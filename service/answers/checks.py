@@ -63,6 +63,8 @@ class Check(Documented):
     """What may run instead where the verdict is not ok: single changes of the job, or other GPUs of free_pool."""
     warnings: tuple[str, ...]
     """Warnings for the caller."""
+    assumptions: tuple[str, ...] = ()
+    """What was assumed where the question, the launcher's file or the job's script leaves something open."""
     sources: tuple[Source, ...]
     """Rows that the answer rests on: the calibration, the price or rate card, and every row that is not shipped."""
     versions: Versions
@@ -80,7 +82,8 @@ class JobCheck(Documented):
     not_judged: str | None
     """Code of the reason for which the job was not judged; null where it was."""
     warnings: tuple[str, ...]
-    """Warnings for the user who submits the job, each one line of at most 255 characters."""
+    """Warnings for the user who submits the job, each one line of at most 255 characters; where the verdict is warn or
+    deny with what the reading of the job assumes, at most three of these."""
     check: Check | None
     """The check behind it; null where there is none."""
 

@@ -157,7 +157,7 @@ class ImportFormat(Documented):
     meaning: str
     """What the file is."""
     syntax: str
-    """How it is written: arguments, json, toml or yaml; any for the one of these that it looks like."""
+    """How it is written: arguments, json, toml or yaml; any for the one of these, or Python, that it looks like."""
     covers: str
     """The releases or the commit whose files are read."""
     source: str

@@ -16,6 +16,11 @@ FAMILY = "*"
 """End of a name in a table that stands for every setting whose name begins so."""
 
 
+FROM_GPUS = "data follows from the cluster's gpus"
+BY_DIMENSIONS = "whose dimensions it has"
+CERTAIN = (FROM_GPUS, BY_DIMENSIONS)
+"""Ends of assumptions that hold wherever the number of GPUs is given."""
+
 _TELLING = re.compile(
     r"expert|moe|shard|fsdp|zero|parallel|recompute|activations?.?checkpoint|checkpoint.?activation|grad\w*.?(?:checkpoint|ckpt)"
     r"|fp8|fp4|float8|float16|int8|quant|4.?bit|8.?bit|low.?rank|lora|peft|adapter|offload|precision|dtype|bf16|fp16|batch|seq.?len|stage|accumulat"

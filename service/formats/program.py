@@ -220,6 +220,8 @@ class Scheduled:
 
     script: str | Problem
     """What it starts; or why that is unknown."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Files that it may read, by name."""
     job: Job = field(default_factory=Job)
     """What the scheduler gives to the script's process."""
     gpus: int

@@ -102,6 +102,13 @@ _ARGUMENTS = re.compile(r"(?:^|\s)--?\w|^(?:[A-Z][A-Z_]{0,30}=[\w./-]{1,80} ){1,
 _SCRIPT = re.compile(r"\A#!|^#SBATCH |\A(?:#[^\n]*\n|\s)*+[A-Za-z_]\w*=[^\s=]", re.MULTILINE)
 """Begin of a shell script: what runs it, an option for Slurm, or a variable that is set without blanks."""
 
+_PYTHON = re.compile(
+    r"\A(?:#[^\n]*\n|\s)*+(?:from [\w.]+ import |import [\w.]+|def \w|class \w|@\w|\"{3}|'{3}|\w+(?:: \w+)? = [\w.]+\()"
+)
+"""Begin of a program in Python."""
+
+_OF_SHELL = re.compile(r"\A#!(?!.*python)")
+
 _SECTION = re.compile(r"^\[[\w.\"' -]+\][ \t]*$", re.MULTILINE)
 
 _LONGEST_START = 4096
@@ -109,11 +116,13 @@ _LONGEST_START = 4096
 
 
 def syntax_of(text: str) -> str:
-    r"""The syntax of a file: json, yaml, toml or arguments, by its first line that is no comment.
+    r"""The syntax of a file: json, yaml, toml, python or arguments, by its first line that is no comment.
 
-    >>> [syntax_of(text) for text in ('{"a": 1}', "# x\na: 1", "[a]\nb = 1", "train.py --a 1")]
-    ['json', 'yaml', 'toml', 'arguments']
+    >>> [syntax_of(text) for text in ('{"a": 1}', "# x\na: 1", "[a]\nb = 1", "train.py --a 1", "import a")]
+    ['json', 'yaml', 'toml', 'arguments', 'python']
     """
+    if _PYTHON.match(text) and not _OF_SHELL.match(text):
+        return "python"
     if _SCRIPT.search(text) and not _SECTION.search(text):
         return "arguments"
     lines = (line[:_LONGEST_START] for line in text.split("\n"))

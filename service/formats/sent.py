@@ -51,15 +51,35 @@ class Sent:
     """What the reading of a script assumes."""
 
 
-def sent(format: str | None, text: str, files: Mapping[str, str], job: Job | None = None) -> Sent:
-    """The settings of files that are sent together; the first one's format is recognised unless it is named."""
+def sent(
+    format: str | None, text: str, files: Mapping[str, str], job: Job | None = None, *, only_named: bool = False
+) -> Sent:
+    """The settings of files that are sent together; the first one's format is recognised unless it is named.
+
+    With `only_named`, files that nothing names are left aside.
+    """
     if _is_script(format, text):
-        return _of_script(format, text, files, job)
-    return _together(format, _read(format, text, others := _others(files)), others)
+        return _of_script(format, text, files, job, only_named=only_named)
+    if only_named:
+        files = _named_in(text, files)
+    first = _read(format, text, others := _others(files))
+    return _together(format, first, others, only_named=only_named)
 
 
 def _others(files: Mapping[str, str]) -> dict[str, Sent]:
     return {name: _read(None, content, {}, name) for name, content in files.items()}
+
+
+def _named_in(text: str, files: Mapping[str, str]) -> dict[str, str]:
+    """The files whose names stand in a text, or in one of these files."""
+    found: dict[str, str] = {}
+    texts = [text]
+    while texts:
+        text = texts.pop()
+        named = {name: one for name, one in files.items() if name not in found and name.rpartition("/")[2] in text}
+        found |= named
+        texts += named.values()
+    return found
 
 
 def _is_script(format: str | None, text: str) -> bool:
@@ -68,7 +88,7 @@ def _is_script(format: str | None, text: str) -> bool:
     return (syntax_of(text) if syntax == "any" else syntax) == "arguments"
 
 
-def _of_script(format: str | None, text: str, files: Mapping[str, str], job: Job | None) -> Sent:
+def _of_script(format: str | None, text: str, files: Mapping[str, str], job: Job | None, *, only_named: bool) -> Sent:
     """The settings of the training that a script starts, with those of the files that it names."""
     named = None if format == SCRIPT_FORMAT else format
     try:
@@ -78,29 +98,32 @@ def _of_script(format: str | None, text: str, files: Mapping[str, str], job: Job
         if known is not None and (named is None or known.tool.format != named):
             refuse_unread(known, named)
         raise
+    if only_named:
+        files = _named_in("\n".join((found.file or "", *found.files, *found.files.values())), files)
     beside = {
         name: one
         for name, one in {**found.files, **files}.items()
-        if one != found.file and syntax_of(one) != "arguments"
+        if one not in (found.file, text) and syntax_of(one) != "arguments"
     }
     if found.file is not None:
-        first = sent(found.format or named, found.file, beside)
+        first = sent(found.format or named, found.file, beside, only_named=only_named)
         first = replace(first, entries=overridden(first.entries, found.entries))
     else:
         others = _others(beside)
         entries = _with_base(found.entries, others)
-        first = _together(named, _with_format(named or found.format, entries, text), others)
+        first = _with_format(named or found.format, entries, text)
+        first = _together(named, first, others, only_named=only_named)
     why = first.why or (None if named else f"the script starts a program of {first.format}")
     return replace(first, entries=found.settled(first.entries), why=why, notes=found.notes)
 
 
-def _together(format: str | None, first: Sent, others: dict[str, Sent]) -> Sent:
+def _together(format: str | None, first: Sent, others: dict[str, Sent], *, only_named: bool) -> Sent:
     """A file with those beside it."""
     if first.format in _UNDER and format is None:
         above = [name for name, other in others.items() if other.format in _ABOVE]
         if above:
             first, others[f"{first.format} file"] = others.pop(above[0]), first
-    return replace(first, entries=_joined(first.entries, others))
+    return replace(first, entries=_joined(first.entries, others, only_named=only_named))
 
 
 def _read(format: str | None, text: str, beside: dict[str, Sent], name: str | None = None) -> Sent:
@@ -110,9 +133,10 @@ def _read(format: str | None, text: str, beside: dict[str, Sent], name: str | No
     """
     try:
         entries = _with_base(SYNTAXES[FORMATS[format].syntax if format else "any"](text), beside)
-    except Refused:
+    except Refused as refused:
         found = recognise_words(text) or (_recognised_otherwise(format, text) if format else None)
-        if found is not None:
+        is_followed = syntax_of(text) == "python" and refused.problems[0].code != "not_read"
+        if found is not None and not (is_followed and format in (None, found.tool.format)):
             refuse_unread(found, format)
         raise
     return _with_format(format, entries, text, name)
@@ -182,11 +206,11 @@ def _recognised_otherwise(format: str, text: str) -> Recognised | None:
 
 
 def _unread(found: Recognised) -> tuple[str, str, str]:
-    message = f"this is a file of {found.tool.title}, and its syntax is none that is read: {found.why}"
+    message = f"this is a file of {found.tool.title}, in none of the forms that are read: {found.why}"
     return "not_read", message, STATE_IT
 
 
-def _joined(entries: Sequence[Entry], others: Mapping[str, Sent]) -> tuple[Entry, ...]:
+def _joined(entries: Sequence[Entry], others: Mapping[str, Sent], *, only_named: bool) -> tuple[Entry, ...]:
     """Settings with those of the files that they name in place of the names, and of those that they stand under."""
     left = dict(others)
     found: list[Entry] = []
@@ -194,7 +218,7 @@ def _joined(entries: Sequence[Entry], others: Mapping[str, Sent]) -> tuple[Entry
         base = _base_name(entry) if entry.name in _PATHS else ""
         name = next((one for one in left if one.rpartition("/")[2] == base), None)
         found += _under(entry.name, left.pop(name).entries, entry.place) if name else (entry,)
-    for name, other in left.items():
+    for name, other in () if only_named else left.items():
         if other.format == PART:
             raise _not_recognised(f"{FILES}.{name}")
         if other.format not in _UNDER:

@@ -21,6 +21,7 @@ from service.formats.frameworks import (
     verl,
 )
 from service.formats.frameworks.megatron_core import (
+    bridge_program,
     megatron,
     megatron_bridge,
     megatron_bridge_recipes,
@@ -92,7 +93,8 @@ def read_command(text: str) -> tuple[Entry, ...]:
 
 
 SYNTAXES: Mapping[str, Callable[[str], tuple[Entry, ...]]] = {
-    "arguments": read_command, "json": read_json, "toml": read_toml, "yaml": read_yaml, "any": read_any,
+    "arguments": read_command, "json": read_json, "toml": read_toml, "yaml": read_yaml,
+    "python": bridge_program.read_program, "any": read_any,
 }  # fmt: skip
 
 _READERS: Mapping[str, tuple[Callable[[Sequence[Entry]], Draft], Fates]] = {

@@ -4,7 +4,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from shlex import quote
 from typing import Any
@@ -170,6 +170,8 @@ def command_text(words: Sequence[str], raw: Sequence[str] = ()) -> str:
 
 LONGEST_FILE_BYTES = 256 * 1024
 
+MOST_FILES = 8
+"""Most files beside the first. Source: a choice."""
 
 NAMELESS = "$"
 """Begin of the name of a setting that stands for words which are not known."""
@@ -379,16 +381,16 @@ Events = Iterator[Any]
 
 
 def read_yaml(text: str) -> tuple[Entry, ...]:
-    r"""The settings of a YAML file: plain mappings and lists.
+    r"""The settings of a YAML file: mappings and lists, with what their aliases stand for.
 
     The parser reads only some characters ahead, so a refusal ends its work.
 
-    >>> [(entry.name, entry.value) for entry in read_yaml("a:\n  b: 1\n  c: [x, 2.5]\n")]
-    [('a.b', 1), ('a.c', ('x', 2.5))]
+    >>> [(entry.name, entry.value) for entry in read_yaml("a: &x\n  b: 1\n  c: [y, 2.5]\nd: {<<: *x, b: 2}\n")]
+    [('a.b', 1), ('a.c', ('y', 2.5)), ('d.b', 2), ('d.c', ('y', 2.5))]
     """
     text_bounds.bound_yaml(text)
     try:
-        events = _checked(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        events = _expanded(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
         first = next(events)
         if not isinstance(first, yaml.MappingStartEvent):
             raise refusal(_place(first), "not_an_object", "the file is no mapping", "give settings with their values")
@@ -404,24 +406,73 @@ def read_yaml(text: str) -> tuple[Entry, ...]:
     return found
 
 
-def _checked(events: Events) -> Events:
-    """Node events of documents without anchors, aliases and tags."""
-    for count, event in enumerate(events):
-        if count > text_bounds.MOST_WORDS:
-            raise refusal(_place(event), *text_bounds.TOO_MANY_WORDS)
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise refusal(_place(event), "anchor", "anchors and aliases are not taken", "write the value out")
-        if getattr(event, "tag", None):
-            raise refusal(_place(event), "tag", "tags are not taken", "leave the tag out")
-        if isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent):
-            yield event
+@dataclass(slots=True)
+class _Recording:
+    """The events of an anchored node."""
+
+    name: str
+    events: list[Any] = field(default_factory=list)
+    depth: int = 0
+
+    def add(self, event: Any) -> None:
+        self.events.append(event)
+        if isinstance(event, yaml.CollectionStartEvent | yaml.CollectionEndEvent):
+            self.depth += 1 if isinstance(event, yaml.CollectionStartEvent) else -1
+
+
+def _expanded(events: Events) -> Events:
+    """Node events of documents without tags, with those of an anchored node in place of each alias."""
+    anchored: dict[str, list[Any]] = {}
+    recordings: list[_Recording] = []
+    count = characters = 0
+    for event in events:
+        if not isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent):
+            continue
+        for one in _nodes_of(event, anchored, recordings):
+            count, characters = count + 1, characters + len(getattr(one, "value", ""))
+            if count > text_bounds.MOST_WORDS or characters > LONGEST_FILE_BYTES:
+                raise refusal(_place(event), *text_bounds.TOO_MUCH_YAML)
+            for recording in recordings:
+                recording.add(one)
+            yield one
+        while recordings and recordings[-1].depth == 0:
+            ended = recordings.pop()
+            anchored[ended.name] = ended.events
+
+
+def _nodes_of(event: Any, anchored: Mapping[str, list[Any]], recordings: list[_Recording]) -> list[Any]:
+    """An event, or those that an alias stands for; an anchor begins a recording."""
+    if getattr(event, "tag", None):
+        raise refusal(_place(event), "tag", "tags are not taken", _WITHOUT_TAG)
+    anchor = str(getattr(event, "anchor", None) or "")
+    if not isinstance(event, yaml.AliasEvent):
+        recordings += [_Recording(anchor)] if anchor else []
+        return [event]
+    if anchor not in anchored:
+        raise refusal(_place(event), "anchor", "no node that ends before the alias has its name", _ANCHORED)
+    return anchored[anchor]
+
+
+_WITHOUT_TAG = "leave the tag out, and write the value as a text, a number, a list or a mapping"
+_ANCHORED = "put & and the name before a value above, or write the value out"
+
+
+_MERGE = "<<"
+"""Key of mappings whose settings count where the mapping has none of their names."""
 
 
 def _mapping(events: Events, outer: str, depth: int) -> Iterator[Entry]:
+    """The settings of the mapping that begins here."""
+    return (entry for _, entry in _members(events, outer, depth))
+
+
+def _members(events: Events, outer: str, depth: int) -> Iterator[tuple[str, Entry]]:
+    """The settings of a mapping with its keys, those that it merges last."""
     seen: set[str] = set()
+    merged: dict[str, list[Entry]] = {}
     for key in events:
         if isinstance(key, yaml.MappingEndEvent):
-            return
+            break
         if depth > text_bounds.DEEPEST:
             raise refusal(_place(key), *text_bounds.TOO_DEEP)
         if not isinstance(key, yaml.ScalarEvent):
@@ -431,10 +482,30 @@ def _mapping(events: Events, outer: str, depth: int) -> Iterator[Entry]:
         seen.add(key.value)
         name = full_name(outer, key.value)
         value = next(events)
-        if isinstance(value, yaml.MappingStartEvent):
-            yield from _mapping(events, name, depth + 1)
+        if key.value == _MERGE and key.implicit[0]:
+            merged = _merged(events, value, outer, depth + 1)
+        elif isinstance(value, yaml.MappingStartEvent):
+            yield from ((key.value, entry) for entry in _mapping(events, name, depth + 1))
         else:
-            yield Entry(name, _value(events, value, depth + 1), _place(value))
+            yield key.value, Entry(name, _value(events, value, depth + 1), _place(value))
+    for one, entries in merged.items():
+        if one not in seen:
+            yield from ((one, entry) for entry in entries)
+
+
+def _merged(events: Events, value: Any, outer: str, depth: int) -> dict[str, list[Entry]]:
+    """The settings of a mapping, or of several of which the first counts, by their keys."""
+    found: dict[str, list[Entry]] = {}
+    for start in events if isinstance(value, yaml.SequenceStartEvent) else [value]:
+        if isinstance(start, yaml.SequenceEndEvent):
+            break
+        if not isinstance(start, yaml.MappingStartEvent):
+            raise refusal(_place(start), "not_an_object", "what is merged is no mapping", "merge mappings alone")
+        one: dict[str, list[Entry]] = {}
+        for key, entry in _members(events, outer, depth):
+            one.setdefault(key, []).append(entry)
+        found = one | found
+    return found
 
 
 def _value(events: Events, event: Any, depth: int) -> Any:

@@ -38,10 +38,6 @@ FOLLOWS = {
 """Fields that follow from others: where a file lists those, these come back otherwise."""
 
 
-READ_BACK = tuple(name for name in TARGETS if name != "megatron-bridge" and name in {**FORMATS, **SCRIPTS})
-"""Targets whose files are read back, alone or as a script inside; Megatron-Bridge's changes a recipe, in Python."""
-
-
 @dataclass(frozen=True, slots=True)
 class Trip:
     """A question that was written and read back."""

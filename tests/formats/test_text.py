@@ -10,7 +10,7 @@ from service.answers.exports import Imported
 from service.errors import Refused
 from service.features.exports.exports import import_file
 from service.formats.targets import FORMATS
-from service.formats.text import LONGEST_FILE_BYTES
+from service.formats.text import LONGEST_FILE_BYTES, read_yaml
 from service.text_bounds import MOST_WORDS
 
 MEGATRON = "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size 99 --seq-length 128"
@@ -27,7 +27,10 @@ WRONG: list[tuple[str, str, str, int, int]] = [
     ("megatron-lm", f"{MEGATRON} --num-experts 4 --moe-layer-freq [1]*3+x", "not_a_pattern", 1, 106),
     ("nanotron", "parallelism:\n  dp: 2\n  tp: two\n", "not_a_whole_number", 3, 7),
     ("nanotron", "parallelism:\n  dp: 2\n  dp: 2\n", "duplicate_key", 3, 3),
-    ("nanotron", "a: &x 1\n", "anchor", 1, 4),
+    ("nanotron", "a: &x [*x]\n", "anchor", 1, 8),
+    ("nanotron", "a:\n  <<: 1\n", "not_an_object", 2, 7),
+    ("nanotron", "a: &x {b: 1}\nc:\n  <<: *x\n  <<: *x\n", "duplicate_key", 4, 3),
+    ("nanotron", "a: !!set {1, 2}\n", "tag", 1, 4),
     ("nanotron", "a: 1\nb: *x\n", "anchor", 2, 4),
     ("nanotron", "a: !!python/object:os.system 1\n", "tag", 1, 4),
     ("nanotron", "a: [1\n", "not_yaml", 2, 1),
@@ -131,6 +134,42 @@ def test_a_file_that_is_too_long_or_too_deep_is_refused_soon(name: str) -> None:
     assert refused(name, "#" * (LONGEST_FILE_BYTES + 1)).problems[0].code == "too_long"
     assert refused(name, "[" * 100_000).problems
     assert refused(name, '{"a":' * 30_000).problems
+
+
+ALIASED = """
+sizes: &sizes {dp: 4, tp: 2}
+more: &more
+  tp: 8
+  deep: {a: 1, b: 2}
+list: [&one 1, *one]
+copied: *more
+parallelism:
+  deep: {c: 3}
+  <<: [*sizes, *more]
+  pp: 2
+"<<": text
+"""
+
+
+def test_aliases_and_merge_keys_of_yaml_stand_for_what_they_name() -> None:
+    # Of mappings in a list the first counts: https://yaml.org/type/merge.html.
+    found = {entry.name: entry.value for entry in read_yaml(ALIASED)}
+    assert found == {
+        "sizes.dp": 4,
+        "sizes.tp": 2,
+        "more.tp": 8,
+        "more.deep.a": 1,
+        "more.deep.b": 2,
+        "list": (1, 1),
+        "copied.tp": 8,
+        "copied.deep.a": 1,
+        "copied.deep.b": 2,
+        "parallelism.deep.c": 3,
+        "parallelism.pp": 2,
+        "parallelism.dp": 4,
+        "parallelism.tp": 2,
+        "<<": "text",
+    }
 
 
 def test_values_that_no_field_takes_are_refused_by_field() -> None:

@@ -22,7 +22,7 @@ from tests.needing import need, tool
 
 READERS = Path(__file__).parent / "readers"
 
-COUNT = int(os.environ.get("TRAINCOST_EXPORTS", "25"))
+COUNT = int(os.environ.get("TRAINCOST_EXPORTS", "40"))
 """Random questions that are written for each tool; `.ci/proof exports` writes 500."""
 
 

@@ -197,6 +197,7 @@ def _check(request: schemas.ParsedCheck, catalogue: Catalogue, deadline: _Deadli
             *warnings_of(found.sources, catalogue),
             *(() if verdict in {"ok", "unknown"} or deadline.is_within(SHARE_OF_CHANGES) else (LEFT_OUT,)),
         ),
+        assumptions=request.assumptions,
         sources=found.sources,
         versions=found.versions,
     )

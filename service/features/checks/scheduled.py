@@ -11,6 +11,7 @@ from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.features.checks import schemas
 from service.features.checks.check import LEFT_OUT, StoreQuestion, check
+from service.formats.drafts import CERTAIN
 from service.formats.launchers.manifests import scheduled_by_kubernetes
 from service.formats.launchers.slurm import SECONDS_PER_MINUTE, scheduled_by_slurm
 from service.formats.program import Scheduled
@@ -29,6 +30,9 @@ NAME_A_GPU = (
 HOOK_DEADLINE_SECONDS = 0.01
 """Time for alternatives in a hook, which delays a user. Source: a choice."""
 
+MOST_ASSUMPTIONS = 3
+"""Most assumptions of a reading that a user is shown. Source: a choice."""
+
 TRAINING = ("model", "recipe")
 """Parts of a question that state a training where no script does."""
 
@@ -44,32 +48,38 @@ def check_scheduled(job: Scheduled, catalogue: Catalogue, keep: StoreQuestion) -
     except Refused as refused:
         if not all(part in question for part in TRAINING):
             return _let_through("unknown", refused)
-        warnings = ()
+        launch, warnings = None, ()
     try:
         cluster = _cluster(job, catalogue)
         body = {**question, "cluster": cluster, "deadline_seconds": HOOK_DEADLINE_SECONDS}
         found = check({**body, **_limits(job, question)}, catalogue, keep)
     except Refused as refused:
         return _let_through("warn", refused, warnings)
-    return _judged(found, warnings)
+    return _judged(found, warnings, () if launch is None else launch.assumptions)
 
 
 def _launch(job: Scheduled) -> Imported:
     """What a job starts."""
     if isinstance(job.script, Problem):
         raise Refused(job.script)
-    return schemas.read_launch({"format": SCRIPT_FORMAT, "content": job.script}, job.job)
+    return schemas.read_launch({"format": SCRIPT_FORMAT, "content": job.script, "files": job.files}, job.job)
 
 
-def _judged(found: Check, warnings: tuple[str, ...]) -> JobCheck:
-    """The verdict with all warnings but that about alternatives, which a scheduler does not show."""
-    own = (one for one in found.warnings if one != LEFT_OUT)
+def _judged(found: Check, warnings: tuple[str, ...], assumptions: tuple[str, ...]) -> JobCheck:
+    """The verdict with all warnings but that about alternatives, which a scheduler does not show.
+
+    A verdict against the job shows what the reading assumes and may be otherwise.
+    """
+    own = [one for one in found.warnings if one != LEFT_OUT]
+    if found.verdict in {"warn", "deny"}:
+        shown = [one for one in assumptions if not one.endswith(CERTAIN)][:MOST_ASSUMPTIONS]
+        own += (f"assumed: {one}" for one in shown)
     return JobCheck(
         verdict=found.verdict,
         reason=found.reason,
         not_judged=None,
         warnings=tuple(map(single_line, (*warnings, *own))),
-        check=found,
+        check=replace(found, assumptions=(*assumptions, *found.assumptions)),
     )
 
 
@@ -89,6 +99,7 @@ def check_script(body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuest
         raise Refused(not_an_object("question", PARTS))
     scheduled = Scheduled(
         script=job.script,
+        files=job.files,
         gpus=job.gpus,
         gpus_each=job.gpus_per_node or job.gpus,
         gpu=job.gpu,

@@ -17,7 +17,7 @@ from service.errors import Problem, Refused
 from service.estimator.question import DESCRIBED, Strict
 from service.features.exports.exports import import_file, with_replicas
 from service.formats.launchers.slurm import SlurmJob
-from service.formats.text import LONGEST_FILE_BYTES
+from service.formats.text import LONGEST_FILE_BYTES, MOST_FILES
 from service.formats.training import Job
 from service.validation import question_parts
 from service.validation.forms import Component, DescribedAs
@@ -52,6 +52,10 @@ class Launch(Strict):
     """Kind of file; script is a shell script, with the files that it writes and the command that reads them."""
     content: Annotated[str, MaxLen(LONGEST_FILE_BYTES)]
     """The file, or the arguments."""
+    files: Annotated[Mapping[str, Annotated[str, MaxLen(LONGEST_FILE_BYTES)]], MaxLen(MOST_FILES)] = field(
+        default_factory=dict
+    )
+    """Files that the file names, by name; those that the training does not read are left aside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +102,10 @@ class ScriptCheckRequest(Strict):
 
     script: Annotated[str, MaxLen(LONGEST_FILE_BYTES)]
     """The script, or the command."""
+    files: Annotated[Mapping[str, Annotated[str, MaxLen(LONGEST_FILE_BYTES)]], MaxLen(MOST_FILES)] = field(
+        default_factory=dict
+    )
+    """Files that the script names, by name; those that the training does not read are left aside."""
     gpus: Annotated[int, Ge(1), Le(1 << 20)]
     """GPUs of the job."""
     gpus_per_node: Annotated[int, Ge(1), Le(1 << 20)] | None = None
@@ -173,6 +181,8 @@ class ParsedCheck:
     """Seconds within which the caller needs the verdict."""
     warnings: tuple[str, ...]
     """One warning that names settings of the launcher's file which the import does not know, if any."""
+    assumptions: tuple[str, ...]
+    """What the readings of the launcher's file and of the question assume."""
     not_understood: str | None
     """Reason for which the launcher's file gives no verdict: settings that change the answer and are not understood."""
 
@@ -188,11 +198,12 @@ def read_check(body: Mapping[str, Any], catalogue: Catalogue) -> ParsedCheck:
     problems = Collector()
     question = {name: value for name, value in body.items() if name not in OTHER_FIELDS}
     warnings: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
     not_understood = None
     imported = None if body.get("launch") is None else problems.read(read_launch, body["launch"])
     if imported is not None:
         question, warnings = with_launch(question, imported), warnings_of_launch(imported)
-        not_understood = not_understood_text(imported)
+        assumptions, not_understood = imported.assumptions, not_understood_text(imported)
     free_pool = problems.read(_free_pool, body.get("free_pool"), catalogue) or ()
     if free_pool and question.get("cluster") is None:
         question["cluster"], *others = free_pool
@@ -204,14 +215,23 @@ def read_check(body: Mapping[str, Any], catalogue: Catalogue) -> ParsedCheck:
     problems.refuse()
     if limits is None or options is None or parsed is None:
         raise AssertionError("a refused part is a problem")
-    return ParsedCheck(question, parsed, limits, free_pool, options.deadline_seconds, warnings, not_understood)
+    return ParsedCheck(
+        question,
+        parsed,
+        limits,
+        free_pool,
+        options.deadline_seconds,
+        warnings,
+        assumptions=(*assumptions, *parsed.assumptions),
+        not_understood=not_understood,
+    )
 
 
 def read_launch(value: object, job: Job | None = None) -> Imported:
     """Import a launch file or script."""
     launch = read_spec(Launch, value, "launch")
     try:
-        return import_file(launch.format, launch.content, job=job)
+        return import_file(launch.format, launch.content, launch.files, job, only_named=True)
     except Refused as refused:
         raise refused_at("launch", refused) from None
 

@@ -24,7 +24,7 @@ from service.estimator.question import Layout, Model, Recipe
 from service.estimator.resolve import resolve
 from service.features.exports.losses import effects_of, refuse_large
 from service.formats.comments import with_comments
-from service.formats.drafts import Draft, Fate, Setting
+from service.formats.drafts import BY_DIMENSIONS, Draft, Fate, Setting
 from service.formats.model_names import preset_like
 from service.formats.rules import LARGEST, ExportRequest, Target
 from service.formats.sent import sent
@@ -127,15 +127,23 @@ LONGEST_NAME = 80
 
 
 def import_file(
-    name: str | None, text: str, files: Mapping[str, str] | None = None, job: Job | None = None
+    name: str | None,
+    text: str,
+    files: Mapping[str, str] | None = None,
+    job: Job | None = None,
+    *,
+    only_named: bool = False,
 ) -> Imported:
-    """The parts of a question that a file sets, of the named kind or of the one that it is recognised as."""
+    """The parts of a question that a file sets, of the named kind or of the one that it is recognised as.
+
+    With `only_named`, files beside it that nothing names are left aside.
+    """
     if name not in (None, SCRIPT_FORMAT, *FORMATS):
         raise NotFound(f"files of that kind are not read; {', '.join(FORMATS)} are")
     if sum(len(one.encode()) for one in (text, *(files or {}).values())) > LONGEST_FILE_BYTES:
         message = f"the file has more than {LONGEST_FILE_BYTES // 1024} KiB, and none that says how to train is so long"
         raise Refused(Problem(field=FIELD, code="too_long", message=message, fix="send that file alone"))
-    found = sent(name, text, files or {}, job)
+    found = sent(name, text, files or {}, job, only_named=only_named)
     kind = FORMATS[found.format]
     draft = kind.read(found.entries)
     _refuse_wrong_values(draft)
@@ -156,7 +164,7 @@ def import_file(
         understood=tuple(one.entry.name for one in draft.of("understood")[:MOST_LISTED]),
         without_effect=_with_reasons(draft, "without_effect"),
         not_understood=_with_reasons(draft, "not_understood"),
-        assumptions=(*draft.assumptions, *found.notes),
+        assumptions=(*found.notes, *draft.assumptions),
         source=kind.source,
     )
 
@@ -172,7 +180,7 @@ def _name_preset(draft: Draft) -> None:
         preset = preset_like(read_spec(Model, draft.model, "model"))
         if preset is not None:
             draft.model = preset
-            draft.assumptions.append(f"the model is named {preset}, whose dimensions it has")
+            draft.assumptions.append(f"the model is named {preset}, {BY_DIMENSIONS}")
 
 
 def _with_reasons(draft: Draft, fate: Fate) -> tuple[ExplainedSetting, ...]:

@@ -21,9 +21,6 @@ LARGEST_LOSS_FRACTION = 0.05
 
 _STACK_NAME = "recipe.stack.name"
 
-_READ_AS = {"megatron-bridge": "megatron-lm"}
-"""Targets whose file is not read, by the one whose file has the same defaults."""
-
 _DEGREES = {f"layout.{name}" for name in ("tensor", "context", "pipeline", "virtual_pipeline", "expert")}
 
 _FROM_DEGREES = (
@@ -126,8 +123,7 @@ def read_back(question: CompleteQuestion, target: Target, file: ExportedFile) ->
     if lost & _DEGREES:
         derived |= {f"layout.{field}": None for field in _FROM_DEGREES}
     values: dict[str, Any] = {}
-    name = file.trains or target.name
-    reader = _READ_AS.get(name, name)
+    reader = file.trains or target.name
     if reader in FORMATS:
         twin = TARGETS[reader]
         written = twin.write(ExportRequest(question=question, version=next(iter(twin.versions))))

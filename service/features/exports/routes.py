@@ -27,14 +27,11 @@ from service.features.exports.exports import (
 )
 from service.formats.sent import FILES
 from service.formats.targets import FORMATS, TARGETS
-from service.formats.text import LONGEST_FILE_BYTES
+from service.formats.text import LONGEST_FILE_BYTES, MOST_FILES
 from service.text_bounds import FIELD
 from service.validation.question_parts import QuestionRequest
 
 router = APIRouter(tags=["exports"], route_class=requests.StrictRoute)
-
-MOST_FILES = 8
-"""Most files beside the first."""
 
 VERSION = "version"
 ALLOW_LOSS = "allow_loss"

@@ -353,7 +353,7 @@ def _put_replicas(draft: drafts.Draft, *, sharded: bool) -> None:
     elif processes > 0 and processes % model_ranks == 0:
         layout["data"] = processes // model_ranks
     else:
-        draft.assumptions.append("the number of processes is not in the file: data follows from the cluster's gpus")
+        draft.assumptions.append(f"the number of processes is not in the file: {drafts.FROM_GPUS}")
     layout["zero_stage"] = 3 if sharded and (shards is None or shards > 1 or layout["context"] > 1) else 0
     if layout["zero_stage"] == WEIGHTS and shards and replicas > 1:
         layout["shard_group"] = shards * layout["context"]

@@ -243,7 +243,7 @@ def _put_batch(draft: drafts.Draft) -> None:
             raise draft.wrong("train_batch_size", "batch_divides", message, fix)
         draft.layout["data"] = data
     else:
-        draft.assumptions.append("the file leaves one of its batches open: data follows from the cluster's gpus")
+        draft.assumptions.append(f"the file leaves one of its batches open: {drafts.FROM_GPUS}")
         draft.accumulation_steps = None if whole_batch and micro else steps or 1
 
 

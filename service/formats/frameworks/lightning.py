@@ -91,7 +91,7 @@ def _put_layout(draft: drafts.Draft) -> str:
     if devices is not None:
         layout["data"] = devices * nodes
     else:
-        draft.assumptions.append("trainer.devices is auto: data follows from the cluster's gpus")
+        draft.assumptions.append(f"trainer.devices is auto: {drafts.FROM_GPUS}")
     if stack == "fsdp1":
         _put_sharding(draft, devices)
     if kind == "ModelParallelStrategy":

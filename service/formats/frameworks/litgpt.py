@@ -79,7 +79,7 @@ def _put_layout(draft: drafts.Draft, *, pretrains: bool) -> None:
     if devices:
         layout["data"] = devices * nodes
     else:
-        draft.assumptions.append("devices is auto: data follows from the cluster's gpus")
+        draft.assumptions.append(f"devices is auto: {drafts.FROM_GPUS}")
     if layout["zero_stage"]:
         layout["reshard_after_forward"] = True
     if pretrains and nodes > 1 and devices:

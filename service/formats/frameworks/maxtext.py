@@ -128,7 +128,7 @@ def _put_layout(draft: drafts.Draft) -> None:
             layout["shard_group"] = shards * layout["expert"] * layout["context"]
     elif shards is not None and shards > 1 and layout["zero_stage"] == WEIGHTS:
         layout["shard_group"] = shards * layout["expert"] * layout["context"]
-        draft.assumptions.append("dcn_data_parallelism is what is left: data follows from the cluster's gpus")
+        draft.assumptions.append(f"dcn_data_parallelism is what is left: {drafts.FROM_GPUS}")
     else:
         draft.shard_groups = replicas if replicas is not None and replicas > 1 else None
         draft.assumptions.append("all GPUs of a slice shard the weights: give layout.shard_group for several slices")

@@ -457,7 +457,7 @@ def _put_replicas(draft: drafts.Draft) -> None:
         if layout["zero_stage"] == WEIGHTS:
             layout["shard_group"] = shards * layout["context"]
     else:
-        draft.assumptions.append("data_parallel_shard_degree is what is left: data follows from the cluster's gpus")
+        draft.assumptions.append(f"data_parallel_shard_degree is what is left: {drafts.FROM_GPUS}")
         draft.shard_groups = replicas if replicas > 1 else None
     kinds = {"always": True, "never": False, "default": layout["pipeline"] == 1}
     reshard = draft.chosen("parallelism.fsdp_reshard_after_forward", kinds, "default")

@@ -15,7 +15,7 @@ from service.errors import Problem, Refused
 from service.estimator.question import Strict
 from service.formats.program import NAME, Nodes, Program, Scheduled, launcher, script_of
 from service.formats.rules import ExportRequest
-from service.formats.text import LONGEST_FILE_BYTES
+from service.formats.text import LONGEST_FILE_BYTES, MOST_FILES
 from service.formats.training import Job
 
 _EXPORT_MASTER = 'export MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"\n'
@@ -70,6 +70,10 @@ class SlurmJob(Strict):
     """Words after the script's name on the command line; null where they are not known."""
     environment: Annotated[Mapping[str, Annotated[str, MaxLen(4096)]], MaxLen(1024)] = field(default_factory=dict)
     """Variables of the environment that the job is submitted with, as far as the script names them."""
+    files: Annotated[Mapping[str, Annotated[str, MaxLen(LONGEST_FILE_BYTES)]], MaxLen(MOST_FILES)] = field(
+        default_factory=dict
+    )
+    """Files that the script names, by name; those that its training does not read are left aside."""
     time_limit_minutes: Annotated[int, Ge(1), Le(1 << 24)] | None = None
     """Requested wall time; null where the job requests none."""
 
@@ -94,6 +98,7 @@ def scheduled_by_slurm(job: SlurmJob, overrides: dict[str, Any]) -> Scheduled:
     limit = None if job.time_limit_minutes is None else job.time_limit_minutes * SECONDS_PER_MINUTE
     return Scheduled(
         script=job.script,
+        files=job.files,
         job=Job(variables=variables, arguments=job.arguments),
         gpus=gpus,
         gpus_each=each,

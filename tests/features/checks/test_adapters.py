@@ -187,6 +187,56 @@ def test_what_slurm_cannot_tell_is_unknown_and_says_why(ask: Ask) -> None:
         assert why in reason
 
 
+IN_FILES = (
+    "CONFIGS=conf\n. conf/env.sh\ntorchrun --nproc-per-node 8 sft.py --model_name_or_path meta-llama/Llama-2-7b-hf "
+    "--deepspeed $CONFIGS/ds.json --per_device_train_batch_size $BATCH --max_length 1024 --bf16 --output_dir out\n"
+)
+FILES = {
+    "conf/ds.json": '{"zero_optimization": {"stage": 3}}',
+    "conf/env.sh": "BATCH=1\n",
+    "conf/other.json": '{"zero_optimization": {"stage": 1}, "train_batch_size": 7}',
+    "broken.yaml": "a: [1\n",
+}
+
+
+def test_files_are_read_where_the_training_of_a_script_names_them(ask: Ask) -> None:
+    gpus = {"tres_per_node": "gpu:h100:8"}
+    assert slurm(ask, script=IN_FILES, **gpus)[4] == "unknown_value"
+    assert slurm(ask, script=IN_FILES.replace("$BATCH", "1"), **gpus)[4] == "missing_file"
+    verdict, _, estimate, *_ = slurm(ask, script=IN_FILES, files=FILES, **gpus)
+    assert verdict == "ok"
+    script = {"script": IN_FILES, "files": FILES, "gpus": 8, "gpu": "h100"}
+    found = ask("POST", "/v1/adapters/scripts/check", json=script).json()
+    assert found["check"]["id"] == estimate
+    launch = {"launch": {"format": "script", "content": IN_FILES, "files": FILES}}
+    whole = ask("POST", "/v1/check", json={**launch, "cluster": {"gpu": "h100", "gpus": 8}}).json()
+    assert whole["id"] == estimate
+    resolved = ask("GET", f"/v1/estimates/{estimate}").json()["resolved"]
+    assert resolved["layout"]["zero_stage"] == 3
+
+
+def test_too_many_files_beside_a_script_are_refused(ask: Ask) -> None:
+    body = {"script": IN_FILES, "tres_per_node": "gpu:h100:8", "files": {f"{n}.yaml": "a: 1" for n in range(9)}}
+    answer = ask("POST", "/v1/adapters/slurm/check", json=body)
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/files")
+
+
+def test_a_verdict_against_a_job_shows_what_its_reading_assumes(ask: Ask) -> None:
+    script = ". /etc/env.sh\n" + ask("POST", "/v1/exports/sbatch", json=FITS).json()["content"]
+    job = {"nodes": 2, "tres_per_node": "gpu:h100:8"}
+    verdict, _, _, _, _, *warnings = slurm(ask, script=script, **job)
+    assert (verdict, warnings) == ("ok", [])
+    assumed = "/etc/env.sh, which line 1 reads, is not here: nothing that it sets counts"
+    denied = script.replace("--num-layers 32", "--num-layers 999")
+    verdict, _, _, _, _, *warnings = slurm(ask, script=denied, **job)
+    assert (verdict, warnings) == ("deny", [f"assumed: {assumed}"])
+    for content, named in ((script, True), (denied, False)):
+        launch = {"format": "script", "content": content}
+        found = ask("POST", "/v1/check", json={"launch": launch, "cluster": {"gpu": "h100", "gpus": 16}}).json()
+        assert found["assumptions"][0] == assumed
+        assert any("whose dimensions it has" in one for one in found["assumptions"]) is named
+
+
 def test_training_on_gpus_that_nobody_knows_is_warned_of(ask: Ask) -> None:
     script = ask("POST", "/v1/exports/sbatch", json=FITS).json()["content"]
     for tres, code, why in (

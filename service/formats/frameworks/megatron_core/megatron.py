@@ -675,7 +675,7 @@ def complete(draft: drafts.Draft, slug: str = "", without: Sequence[str] = ()) -
         recompute["modules"] = list(dict.fromkeys((*modules, *(("moe",) if draft.get("moe-layer-recompute") else ()))))
     draft.recipe["recompute"] = recompute if granularity != "none" else "none"
     _put_software(draft, sparse=sparse)
-    draft.assumptions.append("the number of processes is not in the arguments: data follows from the cluster's gpus")
+    draft.assumptions.append(f"the number of processes is not in the arguments: {drafts.FROM_GPUS}")
     return draft
 
 
@@ -810,7 +810,8 @@ def _put_software(draft: drafts.Draft, *, sparse: bool) -> None:
     if draft.get("use-precision-aware-optimizer") and draft.recipe["precision"] != "fp32":
         narrow = draft.recipe.get("master_dtype", "fp32") != "fp32" or draft.get("optimizer-cpu-offload", False)
         is_read = narrow or draft.get("fp8-recipe", "delayed") == "delayed"
-        if draft.recipe["optimizer"] == "adamw":
+        is_idle = draft.get("optimizer-cpu-offload") and not {"moment_dtype", "master_dtype"} & draft.recipe.keys()
+        if draft.recipe["optimizer"] == "adamw" and not is_idle:
             stack["decoupled_gradients"] = is_read
     if not stack["overlap_reduce"] and stack.pop("reduce_bucket_numbers", None):
         draft.without_effect("ddp-bucket-size", "gradients are reduced at once, for nothing overlaps")

@@ -73,8 +73,16 @@ def _weights(value: Any, question: CompleteQuestion) -> Written:
     return not_expressible("weights are in fp8 under a recipe of fp8 alone", "leave it out") if value else None
 
 
+def _positions(value: Any, question: CompleteQuestion) -> Written:
+    if value in (0, question.recipe.sequence_length):
+        return MEGATRON_RULES["model.position_embedding_rows"](value, question)
+    why = "models of Megatron-Bridge have a learned position for each token of a sequence"
+    return not_expressible(why, "set position_embedding_rows to sequence_length")
+
+
 RULES: Rules = {
     **MEGATRON_RULES,
+    "model.position_embedding_rows": _positions,
     "recipe.precision": chooses(
         {
             "fp32": {"mixed_precision": None},

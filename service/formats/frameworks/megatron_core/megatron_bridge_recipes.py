@@ -16,11 +16,17 @@ from service.formats.text import Entry
 from service.text_bounds import Place, refusal
 
 _TABLE = rules.framework_table(
-    "megatron_core/megatron_bridge_recipes", *drafts.FATES, "own", "mixed", "aliases", "recipes"
+    "megatron_core/megatron_bridge_recipes", *drafts.FATES, "own", "arguments", "mixed", "aliases", "recipes"
 )
 
 RECIPES: Mapping[str, Mapping[str, Any]] = _TABLE["recipes"]
 """What each recipe sets, by its name without _config."""
+
+PRECISIONS: Mapping[str, Mapping[str, Any]] = _TABLE["mixed"]
+"""What each precision sets, by its name."""
+
+ARGUMENTS: Mapping[str, str] = _TABLE["arguments"]
+"""Fields by the arguments of recipes that set them."""
 
 _SECTIONS = ("mixed_precision.", "train.", "dataset.", "ddp.", "dist.", "model.", "optimizer.", "")
 
@@ -29,8 +35,20 @@ FATES = field_fates(
 )
 
 _CONFIG = "_config"
+_MODULE = "megatron.bridge.recipes."
 _MODES = {"pretrain": "pretrain", "sft": "sft", "lora": "peft", "dora": "peft", "peft": "peft"}
 """Parts of recipes' names by what run_recipe.py is asked to do."""
+
+
+def is_recipe(path: str) -> bool:
+    """Whether a function of a module is a recipe.
+
+    >>> is_recipe("megatron.bridge.recipes.llama.llama3_8b_pretrain_config"), is_recipe("get_mixed_precision_config")
+    (True, False)
+    """
+    name = path.rpartition(".")[2]
+    is_named = {"sft", "finetune", *_MODES.values()} & {*name.split("_")} or path.startswith(_MODULE)
+    return name.endswith(_CONFIG) and bool(is_named)
 
 
 def read_megatron_bridge(entries: Sequence[Entry]) -> drafts.Draft:
@@ -68,12 +86,18 @@ def _text(entry: Entry) -> str:
 def _put_precision(draft: drafts.Draft) -> None:
     """What a precision by its name sets, unless fields set it."""
     settings = draft.settings
-    chosen = draft.chosen("mixed-precision", _TABLE["mixed"], "bf16_mixed") if not settings.get("fp16") else {}
-    for name, value in chosen.items():
-        if name == "unread":
-            draft.not_understood("mixed-precision", value)
-        elif name not in draft.fates:
-            settings.setdefault(name, value)
+    is_off = "mixed-precision" in draft.fates and draft.fates["mixed-precision"].entry.value is None
+    chosen = {} if is_off or settings.get("fp16") else draft.chosen("mixed-precision", PRECISIONS, "bf16_mixed")
+    unless = chosen.get("unless")
+    if "unread" in chosen and (unless not in draft.fates or draft.fates[unless].entry.value is not None):
+        draft.not_understood("mixed-precision", chosen["unread"])
+    for name in chosen.keys() - {"unread", "unless", *draft.fates}:
+        settings.setdefault(name, chosen[name])
+    if not is_off:
+        settings.setdefault("fp8-recipe", "tensorwise")  # the optimizer has it where nothing is in fp8, too
+    reduced = draft.fates.get("grad-reduce-in-bf16")
+    if settings.get("fp16") and reduced is not None:
+        settings["accumulate-allreduce-grads-in-fp32"] = settings.pop("grad-reduce-in-bf16", None) is None
 
 
 SCRIPTS = ("run_recipe.py", "launch_with_nemo_run.py")

@@ -10,6 +10,54 @@ local function script_of(options)
   return text
 end
 
+-- Files that the script names are sent with it: at most so many, so many bytes in all, and of these kinds. They are read
+-- as the user who submits, so none that this user may not read; MOST_FILES = 0 sends none.
+local MOST_FILES = 8
+local MOST_FILE_BYTES = 65536
+local KINDS = { json = true, yaml = true, yml = true, toml = true, sh = true }
+
+-- A script with the variables that it sets to plain words, or that the user has, in their places.
+local function with_variables(script)
+  local values = {}
+  for name, value in string.gmatch(script, "([%a_][%w_]*)=[\"']?([%w_./${}-]+)") do
+    values[name] = values[name] or #value < 256 and value or nil
+  end
+  local function value_of(name)
+    return values[name] or os.getenv(name)
+  end
+  for _ = 1, 3 do
+    script = string.gsub(string.sub(script, 1, 262144), "%$([%a_][%w_]*)", value_of)
+    script = string.gsub(script, "%${([%a_][%w_]*)}", value_of)
+  end
+  return script
+end
+
+-- A file's text; nil where it cannot be read, is longer than that, or is no text.
+local function short_text_of(path, most)
+  local file = io.open(path, "r")
+  local size = file and file:seek("end")
+  local text = size and size <= most and file:seek("set") == 0 and file:read("*a")
+  if file then
+    file:close()
+  end
+  return text and not string.find(text, "%z") and string.gsub(text, "[\128-\255]", "?") or nil
+end
+
+-- The files that a script names, by the names that it uses; paths begin at the directory in which it will run.
+local function files_of(script, directory)
+  local found, count, left = {}, 0, MOST_FILE_BYTES
+  for name in string.gmatch(with_variables(script), "[%w_./-]+") do
+    local kind = string.match(name, "[%w_-]%.(%l+)$")
+    if count < MOST_FILES and KINDS[kind] and not found[name] and not is_secret(string.match(name, "[^/]+$")) then
+      local text = short_text_of(string.sub(name, 1, 1) == "/" and name or directory .. "/" .. name, left)
+      if text then
+        found[name], count, left = text, count + 1, left - #text
+      end
+    end
+  end
+  return count > 0 and found or nil
+end
+
 local function whole(text)
   return tonumber(string.match(text or "", "^%d+"))
 end
@@ -67,6 +115,7 @@ local function judge(options, offset)
   local answer, why = ask({
     script = script,
     arguments = arguments_of(options),
+    files = files_of(script, options.chdir or "."),
     environment = options.export ~= "NONE" and variables_of(script, os.getenv) or nil,
     nodes = nodes,
     tasks = tasks_of(options, nodes),

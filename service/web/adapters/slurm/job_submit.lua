@@ -18,6 +18,10 @@ local function arguments_of(job)
   return #words > 0 and words or nil
 end
 
+-- Reasons for which a job is not judged here and may have been by cli_filter.lua, which reads files as the user. This hook
+-- runs as slurmctld's user, who may read other files than the one who submits, so it reads none.
+local IN_FILES = { missing_file = true, absent_file = true, absent_script = true }
+
 -- Whether the job may be queued; runs in slurmctld, for every job.
 local function judge(job)
   local tres = {}
@@ -47,6 +51,9 @@ local function judge(job)
   })
   if not answer then
     unchecked(why)
+    return slurm.SUCCESS
+  end
+  if IN_FILES[answer.why] and string.find(job.comment or "", "est_%x") then
     return slurm.SUCCESS
   end
   if answer.id ~= "" or answer.why ~= "" then
