@@ -231,10 +231,18 @@ def _leave_open(draft: Draft, entry: Entry, unknown: Unknown) -> None:
     draft.assumptions.append(f"{entry.name} is left out: it depends on {unknown.explained}")
 
 
+_PLACEHOLDER = re.compile(r"<[A-Za-z][^<>\x00-\x1f]{0,200}>|\{\{[^{}\x00-\x1f]{1,200}\}\}")
+LONGEST_PLACEHOLDER = 80
+
+
 def _converted(entry: Entry, form: Converter) -> Any:
     try:
         return form(entry.value)
     except (WrongType, ValueError):
+        value = entry.value[0] if isinstance(entry.value, tuple) and len(entry.value) == 1 else entry.value
+        if isinstance(value, str) and _PLACEHOLDER.fullmatch(value):
+            message = f"{entry.name} is {value[:LONGEST_PLACEHOLDER]}, which stands where a value is to be filled in"
+            raise refusal(entry.place, "not_filled_in", message, "write the value there") from None
         code, wanted = CONVERTERS[form]
         message = f"{entry.name} is not {wanted}"
         raise refusal(entry.place, code, message, f"give {wanted}") from None

@@ -18,6 +18,7 @@ MEGATRON = "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size
 WRONG: list[tuple[str, str, str, int, int]] = [
     ("megatron-lm", "--bf16\n--tensor-model-parallel-size two", "not_a_whole_number", 2, 1),
     ("megatron-lm", "--seq-length $LENGTH", "unknown_value", 1, 1),
+    ("axolotl", "sequence_len: '{{ length }}'\n", "not_filled_in", 1, 15),
     ("megatron-lm", 'pretrain_gpt.py \\\n  --save "$SAVE" --seq-length "$LENGTH"', "unknown_value", 2, 18),
     ("megatron-lm", "--data-path 'x", "not_closed", 1, 13),
     ("megatron-lm", "a b", "not_an_option", 1, 1),

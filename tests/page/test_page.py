@@ -206,6 +206,23 @@ def test_an_export_is_the_file_of_the_service(sight: Sight, tmp_path: Path) -> N
     assert (tmp_path / "file").read_text(encoding="utf-8") == told["content"]
 
 
+def test_an_export_that_loses_much_is_written_all_the_same_where_the_reader_says_so(sight: Sight) -> None:
+    sight.page.click("summary:has-text('More')")
+    sight.page.select_option("#input-method", "lora")
+    sight.answered()
+    sight.page.click("#tab-export")
+    sight.page.click("#export-megatron-lm")
+    sight.page.locator("#export .fault").wait_for()
+    assert "allow_loss" in sight.text("#export .fault")
+    assert sight.page.locator("#export-file").count() == 0
+    sight.page.click("#export-allow")
+    sight.page.locator("#export-file").wait_for()
+    assert "recipe.method: " in sight.text("#export-file")
+    assert "By what the file does not hold (recipe.method" in sight.text("#export")
+    sight.page.click("#export-megatron-bridge")
+    sight.page.locator("#export-allow").wait_for()
+
+
 def test_a_shared_address_opens_in_the_same_state(sight: Sight) -> None:
     _paste(sight)
     sight.page.select_option("#input-machine", "a100-sxm4-80gb")
