@@ -20,7 +20,7 @@ from service.calibration.steps import StepRow
 from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.estimator.resolve import ResolvedQuestion, resolve
-from service.evaluation.scoreboard import OTHER_TOOLS
+from service.evaluation.scoreboard import OTHER_TOOLS, question_digest
 from service.evaluation.scoring import evaluate_rows, step_rows_of
 from service.source_tree import ROOT
 
@@ -169,7 +169,7 @@ def asked(rows: Sequence[StepRow], tools: dict[str, Callable[[ResolvedQuestion],
         reasons: dict[str, int] = {}
         for row in rows:
             try:
-                yield row.id, name, f"{seconds(resolve(row.question)):.6g}"
+                yield name, row.id, question_digest(row.question), f"{seconds(resolve(row.question)):.6g}"
             except Inexpressible as error:
                 reasons[str(error)] = reasons.get(str(error), 0) + 1
             except Exception as error:
@@ -183,12 +183,12 @@ def main() -> None:
     checkout, commit = Path(sys.argv[1]), sys.argv[2]
     rows = step_rows_of(evaluate_rows(shipped_rows("throughput"), shipped_catalogue()))
     tools = {f"llm-analysis {version('llm-analysis')}": llm_analysis(), f"Calculon {commit}": calculon(checkout)}
-    found = sorted((name, id_, seconds) for id_, name, seconds in asked(rows, tools))
+    found = sorted(asked(rows, tools))
     file = ROOT / "service" / "calibration" / "published" / f"{OTHER_TOOLS}.csv"
     with file.open("w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(("id", "tool", "step_seconds"))
-        writer.writerows((id_, name, seconds) for name, id_, seconds in found)
+        writer.writerow(("tool", "id", "question", "step_seconds"))
+        writer.writerows(found)
     print(f"{len(found)} predictions in {file.name}")
 
 

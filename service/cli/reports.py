@@ -679,6 +679,8 @@ def accuracy_text(accuracy: Accuracy) -> str:
 def _held_out_blocks(board: Scoreboard) -> dict[str, list[str]]:
     from service.evaluation.tables import HELD_OUT_HEADER, held_out_cells
 
+    if not board.classes:
+        return {}
     return {
         "Held out, by class of question": [
             *table([HELD_OUT_HEADER, *map(held_out_cells, board.classes)]),

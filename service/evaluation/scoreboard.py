@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
+from hashlib import sha256
 from math import exp, expm1, log
 from statistics import fmean, median
 from typing import get_args
@@ -18,6 +19,7 @@ from service.calibration.steps import (
 )
 from service.calibration.tables import IMAGE_HOST, THROUGHPUT, MeasuredRow, NotExpressible, shipped_rows, shipped_table
 from service.estimator.memory.device import class_of
+from service.estimator.question import Question
 from service.estimator.time.step import StepClass
 from service.evaluation.recipes import completed
 from service.evaluation.scoring import APART, Evaluation, known_differences, step_row_of
@@ -64,11 +66,16 @@ class StepScorer:
         shipped = {row.id for one, row in scored if _is_shipped(one.row)}
         known = {name: found for name, found in shipped_held_out().predicted_seconds.items() if name in shipped}
         self.held_out = {one.row.id: one for one in held_out_steps([row for _, row in scored], known)}
+        self.ours = {name: one.comparison for name, one in self.held_out.items()}
+        """Predictions that never saw their source: by other constants, or of a source that gave the served none."""
+        for one, row in scored:
+            if row.id not in shipped and not constants_read_off(row.source_key, "step") and one.comparison is not None:
+                self.ours[row.id] = one.comparison
         self._measured = {row.id: row.measured_seconds for _, row in scored}
         self._others: dict[str, Seconds] = {
             "constant MFU": _baseline(scored, counts_attention=True),
             "6PD": _baseline(scored, counts_attention=False),
-            **{name: {one: own[one] for one in own if one in shipped} for name, own in _other_tools().items()},
+            **_other_tools({row.id: question_digest(row.question) for _, row in scored if row.id in shipped}),
         }
 
     def scores_of(self, group: Sequence[Evaluation]) -> StepScores | None:
@@ -94,10 +101,10 @@ class StepScorer:
         scores = []
         for name in self._others:
             theirs = {one: self._compared(name, [one]) for one in ids}
-            both = [one for one in ids if theirs[one] and one in self.held_out]
+            both = [one for one in ids if theirs[one] and one in self.ours]
             if both:
                 errors = _without_interval([found for one in both for found in theirs[one]])
-                ours = errors_of([self.held_out[one].comparison for one in both]).mape_fraction
+                ours = errors_of([self.ours[one] for one in both]).mape_fraction
                 scores.append(OtherMethod(name=name, ours_mape_fraction=ours, **asdict(errors)))
         return tuple(scores)
 
@@ -106,12 +113,27 @@ class StepScorer:
         return [Comparison(self._measured[one], *[seconds[one]] * 3) for one in ids if one in seconds]
 
 
-@cache
-def _other_tools() -> dict[str, dict[str, float]]:
-    """Seconds that other tools predict for shipped rows, by the tool and its version."""
+def question_digest(question: Question) -> str:
+    """Digest of what other tools read of a question."""
+    model, recipe, layout = question.model, question.recipe, question.layout
+    rule = recipe.recompute
+    recompute = rule if isinstance(rule, str) else (rule.granularity, rule.modules, rule.layers)
+    read = (
+        *(model.num_hidden_layers, model.hidden_size, model.num_attention_heads, model.num_key_value_heads),
+        *(model.intermediate_size, model.vocab_size, model.gated_mlp, question.gpu.slug, question.cluster.gpus),
+        *(recipe.sequence_length, recipe.micro_batch, recipe.global_batch, recipe.precision, recompute),
+        *(layout.data, layout.tensor, layout.pipeline, layout.virtual_pipeline, layout.context, layout.zero_stage),
+        *(layout.sequence_parallel, recipe.attention == "eager"),
+    )
+    return sha256(repr(read).encode()).hexdigest()[:8]
+
+
+def _other_tools(asked: Mapping[str, str]) -> dict[str, dict[str, float]]:
+    """Seconds that other tools predict, by the tool and its version, of rows that still ask what they were asked."""
     found: dict[str, dict[str, float]] = {}
     for row in shipped_table(OTHER_TOOLS):
-        found.setdefault(row["tool"], {})[row["id"]] = float(row["step_seconds"])
+        if asked.get(row["id"]) == row["question"]:
+            found.setdefault(row["tool"], {})[row["id"]] = float(row["step_seconds"])
     return found
 
 
@@ -156,12 +178,13 @@ def _published_step(one: Evaluation, row: StepRow, *, counts_attention: bool) ->
 
 def points_of(evaluations: Sequence[Evaluation], steps: StepScorer) -> tuple[AccuracyPoint, ...]:
     """Every row stated in full beside its held-out prediction: steps, then peaks of sources that gave no constant."""
-    held_out = [
-        _point(one, found.comparison, None if found.spread_fraction is None else exp(found.spread_fraction))
-        for one in evaluations
-        if one.quantity == "step" and (found := steps.held_out.get(one.row.text("id"))) and step_row_of(one)
-    ]
-    return (*held_out, *_peaks(evaluations))
+    points = []
+    for one in evaluations:
+        compared = steps.ours.get(one.row.text("id"))
+        if one.quantity == "step" and compared is not None and step_row_of(one) is not None:
+            has_interval = compared.low < compared.value
+            points.append(point_of(one, compared, (compared.low, compared.high) if has_interval else None))
+    return (*points, *_peaks(evaluations))
 
 
 def _peaks(evaluations: Sequence[Evaluation]) -> list[AccuracyPoint]:

@@ -151,11 +151,12 @@ def patch_scenario(
     engine: Engine, view: Callable[[str], Catalogue], change: ScenarioChange, patch: Mapping[str, Any]
 ) -> SavedQuestion:
     """Patch a scenario in a new revision; an unchanged question keeps its answer."""
-    names = [name for name in patch if name not in schemas.FIELDS][:MOST_PROBLEMS]
-    unknown = [unknown_field("", name, schemas.FIELDS, "the scenario") for name in names]
+    unknown = [
+        unknown_field("", name, set(schemas.FIELDS), "the scenario") for name in patch if name not in schemas.FIELDS
+    ]
 
     def rewrite(saved: SavedQuestion) -> SavedQuestion:
-        refuse(unknown)
+        refuse(unknown[:MOST_PROBLEMS])
         scenario, question = saved
         body = apply_merge_patch({"name": scenario.name, "note": scenario.note, schemas.QUESTION: question}, patch)
         return _rewritten(engine, saved, read_request(body, view(scenario.owner), answered=question))

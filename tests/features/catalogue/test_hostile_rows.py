@@ -17,7 +17,6 @@ from service.features.catalogue.row_bodies import body_columns
 from tests.amounts import WHOLE, amount
 from tests.api.asking import QUESTION, Ask
 from tests.api.own_bodies import IDS, OWN, Own
-from tests.echoes import beyond_echo
 
 CANARY = "c4n4ry"
 JSON = {"content-type": "application/json"}
@@ -55,7 +54,7 @@ def check(answer: Any, statuses: set[int], where: str = "") -> None:
         assert len(answer.content) <= MOST_BYTES
         assert len(document["errors"]) <= MOST_PROBLEMS
         assert all(error["code"] and error["message"] and error["fix"] for error in document["errors"])
-        assert CANARY not in beyond_echo(answer)
+        assert CANARY not in answer.text + str(answer.headers)
 
 
 @pytest.mark.parametrize("kind", OWN, ids=IDS)
@@ -80,7 +79,7 @@ def _ask(own: Ask, plural: str, slug: str) -> None:
 
 
 @pytest.mark.parametrize("kind", OWN, ids=IDS)
-def test_unknown_names_come_back_in_quotes_only(own: Ask, kind: Own) -> None:
+def test_names_that_nobody_knows_are_not_repeated(own: Ask, kind: Own) -> None:
     for body in ({CANARY: 1}, {f"{CANARY}{i}": i for i in range(3000)}, {**kind.body, CANARY: {CANARY: CANARY}}):
         check(own("POST", f"/v1/{kind.plural}", json=body), {422})
         check(own("PUT", f"/v1/{kind.plural}/{CANARY}", json=body, headers={"If-Match": f'"{CANARY}"'}), {404, 422})
