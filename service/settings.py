@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from service.errors import StartupError, did_you_mean, nearest
+from service.errors import StartupError, did_you_mean, misspelt
 from service.logs import LogFormat
 
 PREFIX = "TRAINCOST_"
@@ -228,7 +228,7 @@ def read_settings(**given: object) -> Settings:
 def _refuse_misspelt() -> None:
     known = [PREFIX + name.upper() for name in Settings.model_fields]
     for name in sorted(os.environ.keys() - set(known)):
-        near = nearest(name, known, most=1, likeness=SLIP_OF_THE_PEN) if name.startswith(PREFIX) else []
+        near = misspelt(name, known, most=1, likeness=SLIP_OF_THE_PEN) if name.startswith(PREFIX) else []
         if near:
             raise StartupError(f"{name} is not a setting; {did_you_mean(near)}")
 
@@ -239,7 +239,7 @@ def unknown_settings() -> list[str]:
     named = {name for name in os.environ if name.startswith(PREFIX) and not OF_KUBERNETES.search(name)}
     named = {name for name in named if not OF_TESTS.fullmatch(name)}
     return [
-        "; ".join(filter(None, (f"{name} is no setting, and changes nothing", did_you_mean(nearest(name, known)))))
+        "; ".join(filter(None, (f"{name} is no setting, and changes nothing", did_you_mean(misspelt(name, known)))))
         for name in sorted(named - {*known, *OF_OTHERS})
     ]
 

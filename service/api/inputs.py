@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from service.api.access.authorization import caller_of
 from service.api.errors import WrongParameter
 from service.catalogue import Catalogue
-from service.errors import Problem, Unreachable
+from service.errors import Problem, Unreachable, quoted
 from service.estimator.other_tools.comparison import TOOLS
 from service.estimator.question import ToolName
 from service.store import Engine
@@ -66,7 +66,7 @@ def chosen(name: str, given: str | None, choices: Sequence[str]) -> str:
     if given is None:
         return choices[0]
     if given not in choices:
-        message = f"{name} is not one of its choices"
+        message = f"{name} is {quoted(given)}, which is none of its choices"
         fix = f"use {' or '.join(choices)}, or leave it out"
         raise WrongParameter(Problem(field=name, code="not_a_choice", message=message, fix=fix))
     return given

@@ -19,12 +19,13 @@ from service.api.limits.rate_limits import Quota, RateLimits, count_request, net
 from service.api.openapi import CSV_BODY, JSON_BODY, MERGE_PATCH, TEXT_BODY, is_public, with_scope
 from service.api.request_context import context_of, deprecation_headers
 from service.catalogue import Catalogue
-from service.errors import Problem, Refused
+from service.errors import MOST_PROBLEMS, Problem, Refused, quoted
 from service.store.keys import ApiKey, Caller
 from service.text_bounds import is_text
 from service.validation.flat import read_value
 from service.validation.forms import DescribedAs
 from service.validation.json_text import NOT_TEXT, parse_object, parse_unchecked_object
+from service.validation.problems import inside
 
 LONG_BYTES = 32 * 1024
 """Longest body that this process parses itself [byte]."""
@@ -262,9 +263,19 @@ def refuse_unknown_parameters(request: Request, known: Sequence[str]) -> None:
     if request.query_params.keys() <= {*known}:
         return
     what = f"only {' and '.join(known)}" if known else "no query parameter"
-    message = f"{request.method} takes {what} here; any other parameter would be ignored, so it is refused"
     fix = "put every other field into the body" if request.method == "POST" else "leave the other parameters out"
-    raise WrongParameter(Problem(field="", code="unknown_parameter", message=message, fix=fix))
+    unknown = [name for name in request.query_params if name not in known][:MOST_PROBLEMS]
+    raise WrongParameter(
+        *(
+            Problem(
+                field=inside("", name),
+                code="unknown_parameter",
+                message=f"{request.method} takes {what} here; {quoted(name)} would be ignored, so it is refused",
+                fix=fix,
+            )
+            for name in unknown
+        )
+    )
 
 
 async def authenticate(request: Request) -> None:

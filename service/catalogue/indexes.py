@@ -21,7 +21,7 @@ from service.catalogue.rows import (
     UnsoundFact,
     key_of,
 )
-from service.errors import Problem, UnknownName, did_you_mean, nearest
+from service.errors import Problem, UnknownName, did_you_mean, nearest, quoted
 
 PROVIDERS = ("aws", "azure", "coreweave", "crusoe", "gcp", "lambda", "nebius", "oci", "runpod")
 """Optional words before a machine type."""
@@ -114,9 +114,9 @@ class NameIndex(Generic[RowType]):
 
     def _unknown(self, name: str, field: str, candidates: tuple[str, ...]) -> Problem:
         if candidates:
-            message = f"this name means {len(candidates)} different {self.kind} rows of the catalogue"
+            message = f"{quoted(name)} means {len(candidates)} different {self.kind} rows of the catalogue"
         else:
-            message = f"the catalogue holds no {self.kind.replace('_', ' ')} of this name"
+            message = f"the catalogue holds no {self.kind.replace('_', ' ')} {quoted(name)}"
         near = list(candidates) or self._nearest(name)
         examples = ", ".join(list(self.rows)[:: max(1, len(self.rows) // 5)][:5])
         some = f"known are, for example, {examples}" if self.rows else "there is none yet; create one by POST"
@@ -124,8 +124,9 @@ class NameIndex(Generic[RowType]):
         return Problem(field=field, code=f"unknown_{self.kind}", message=message, fix=fix)
 
     def _nearest(self, name: str) -> list[str]:
+        """The slugs that a name resembles, or those of other names that do."""
         forms = nearest(normal(name), self.slugs, most=6)
-        return list(dict.fromkeys(slug for form in forms for slug in self.slugs[form]))[:3]
+        return nearest(name, self.rows) or list(dict.fromkeys(slug for form in forms for slug in self.slugs[form]))[:3]
 
 
 def forms_of(*names: str) -> tuple[str, ...]:
@@ -269,7 +270,7 @@ def find_region(regions: Mapping[str, RegionRow], name: str, field: str) -> Foun
     some = (
         "known are, for example, gcp:us-central1, aws:us-east-1, azure:eastus, USA or world; GET /v1/regions lists all"
     )
-    message = "the catalogue holds no region of this name, so nothing is known of its electricity"
+    message = f"the catalogue holds no region {quoted(name)}, so nothing is known of its electricity"
     fix = f"{did_you_mean(near) or some + ';'} or give grid_kg_co2e_per_kwh"
     raise UnknownName(Problem(field=field, code="unknown_region", message=message, fix=fix))
 

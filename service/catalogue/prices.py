@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from service.catalogue.indexes import Found, rows_by_key
 from service.catalogue.rows import PriceRow, Rate, RateCardRow
-from service.errors import Problem, Refused, UnknownName
+from service.errors import Problem, Refused, UnknownName, quoted
 from service.estimator.question import PriceModel
 
 Offer = tuple[str, str]
@@ -138,7 +138,7 @@ def _narrowed(rows: list[PriceRow], column: str, value: str, query: PriceQuery, 
         return matching
     known = sorted({str(getattr(row, column)) for row in rows})
     fix = f"for {query.gpu}, {column} may be {_list_text(known)}" if known else "give usd_per_gpu_hour instead"
-    message = f"the catalogue holds no price of {query.gpu} with this {column}"
+    message = f"the catalogue holds no price of {query.gpu} with {column} {quoted(value)}"
     raise UnknownName(Problem(f"{field}.{column}", "unknown_price", message, fix))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
+from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest, quoted
 from service.estimator.question import Documented
 from service.text_bounds import MOST_COLUMNS
 
@@ -233,7 +233,7 @@ def _refuse_header(names: Sequence[str], columns: Sequence[str], required: Seque
 
 def _unknown(name: str, columns: Sequence[str]) -> Problem:
     fix = did_you_mean(nearest(name, columns)) or f"leave it out; the columns are {', '.join(columns)}"
-    message = "the header names a column that the list does not have; it would change nothing, so it is refused"
+    message = f"the header names a column {quoted(name)}, which the list does not have; it would change nothing"
     return Problem(field="", code="unknown_column", message=message, fix=fix)
 
 

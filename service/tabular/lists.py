@@ -20,14 +20,14 @@ from pydantic_core import CoreSchema, from_json, to_json
 
 from service.answers.names import COMPONENT, EACH
 from service.catalogue.rows import Provenance
-from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
+from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest, quoted
 from service.store.engine import RowPart, utc_text
 from service.tabular.csv_text import exact_text, marked
 from service.tabular.sheets import workbook
 from service.validation.flat import MOST_PARAMETERS, TOO_MANY, read_value
 from service.validation.forms import ReadElsewhere, described_as, object_schema
 from service.validation.json_text import normalized
-from service.validation.problems import Schema
+from service.validation.problems import Schema, inside
 from service.validation.reading import to_bytes
 
 KEEP_THEIR_NAMES = ("model", "gpu", "cluster")
@@ -213,8 +213,7 @@ def read_order(text: str | None, columns: Sequence[Column]) -> Order:
     names = [name for name, _ in parsed]
     unknown = [name for name in names if name not in known]
     if unknown:
-        message = "sort names a column that this list does not have, so there is no such order"
-        raise Refused(*(_unknown("sort", "unknown_column", message, "", one, known) for one in unknown[:MOST_PROBLEMS]))
+        raise Refused(*(_unknown("sort", "unknown_column", "sort", "", one, known) for one in unknown[:MOST_PROBLEMS]))
     if len(set(names)) < len(names):
         message = "sort names a column twice, and only the first time could count"
         raise Refused(Problem(field="sort", code="repeated", message=message, fix="name each column once"))
@@ -332,9 +331,8 @@ def read_list_query(
     names = [*known, *PAGING]
     unknown = [name for name, _ in parameters if name not in names]
     if unknown:
-        message = "the query names a column that this list does not have; it would change nothing, so it is refused"
-        parts = ("", "unknown_parameter", message, "leave it out, or ")
-        raise Refused(*(_unknown(*parts, name, names) for name in unknown[:MOST_PROBLEMS]))
+        parts = ("unknown_parameter", "the query", "leave it out, or ")
+        raise Refused(*(_unknown(inside("", name), *parts, name, names) for name in unknown[:MOST_PROBLEMS]))
     if len(parameters) > MOST_PARAMETERS:
         raise Refused(TOO_MANY)
     given: dict[str, list[str]] = {}
@@ -382,13 +380,14 @@ def _accepted(column: Column, text: str, meant: Callable[[str], Collection[str]]
     if types & {"integer", "number", "boolean"}:
         return [read_value(column.name, "truth" if "boolean" in types else "number", text, ".")]
     if column.choices and text not in column.choices:
-        message = f"{column.name} has no such value"
+        message = f"{column.name} has no value {quoted(text)}"
         fix = f"use {' or '.join(column.choices)}"
         raise Refused(Problem(field=column.name, code="not_a_choice", message=message, fix=fix))
     return [normalized(text).casefold()]
 
 
-def _unknown(field: str, code: str, message: str, otherwise: str, name: str, known: Iterable[str]) -> Problem:
+def _unknown(field: str, code: str, place: str, otherwise: str, name: str, known: Iterable[str]) -> Problem:
+    message = f"{place} names a column {quoted(name)} that this list does not have; it would change nothing"
     fix = did_you_mean(nearest(name, known)) or f"{otherwise}use {', '.join(known)}"
     return Problem(field=field, code=code, message=message, fix=fix)
 

@@ -16,7 +16,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from service.answers.names import component
-from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
+from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest, quoted
 from service.validation.forms import ReadElsewhere, described_as
 from service.validation.problems import unknown_field
 from service.validation.question_parts import PARTS, QUESTION_SPECS
@@ -82,7 +82,7 @@ def read_value(name: str, form: Form, text: str, mark: DecimalMark) -> Value:
     if value is None:
         several = "; for several values ask /v1/cell/table.csv" if LIST_MARK in text else ""
         fix = f"give {expected.words}{expected.example}{several}"
-        raise Refused(Problem(name, expected.code, f"{name} is not {expected.words}", fix))
+        raise Refused(Problem(name, expected.code, f"{name} is {quoted(text)}, not {expected.words}", fix))
     return value
 
 
@@ -104,17 +104,17 @@ def read_members(
     expected = EXPECTED[form]
     each = f"one for each of {', '.join(members[:required])}"
     others = f", and for {', '.join(members[required:])} where given" if members[required:] else ""
-    message = f"a value of {name} is not {expected.words}, {each}{others}"
+    message = f"a value of {name} is {quoted(text)}, not {expected.words}, {each}{others}"
     raise Refused(Problem(name, expected.code, message, f"give {MEMBER_MARK.join(members)}{expected.example}"))
 
 
 def _number(name: str, form: Form, text: str, mark: DecimalMark) -> int | float | None:
     other = "," if mark == "." else "."
     if other in text and mark == ",":
-        message = f"{name} holds a point, but dec=, says that a comma stands before the decimals"
+        message = f"{name} is {quoted(text)} with a point, but dec=, says that a comma stands before the decimals"
         raise Refused(Problem(name, "decimal_point", message, "write the number with a comma, or leave dec out"))
     if other in text:
-        message = f"{name} holds a comma; read as a mark between thousands it would be another number, so it is refused"
+        message = f"{name} is {quoted(text)}; a comma between thousands would make it another number, so it is refused"
         fix = "write decimals with a point and lists with ; between the values"
         fix += " (under /v1/cell, dec=, takes decimal commas)"
         raise Refused(Problem(name, "decimal_comma", message, fix))
@@ -417,7 +417,7 @@ def unknown_variable(name: str, place: str) -> Problem:
     likely = [".".join(own.path)] if own is not None and own.path[-1] != "preset" else nearest(name, known)
     near = likely or [".".join(flat[one].path) for one in nearest(last, flat)]
     fix = did_you_mean(near) or f"give the dotted name of a field, e.g. recipe.micro_batch; parts: {', '.join(PARTS)}"
-    message = f"{place} names a field that does not exist; it would change nothing, so it is refused"
+    message = f"{place} names a field {quoted(name)} that does not exist; it would change nothing, so it is refused"
     return Problem(field=place, code="unknown_field", message=message, fix=fix)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from service.errors import MOST_PROBLEMS, NotJson, Problem, Refused, TraincostError
 from service.text_bounds import is_text
 
-PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-"""Names that the pointer of a problem repeats; others, which may hold anything, it leaves out."""
+PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+"""Names of fields that the pointer of a problem repeats; others, which may hold anything, it leaves out."""
 
 MAXIMUM_DEPTH = 32
 """Nesting depth of lists and objects."""

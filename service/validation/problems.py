@@ -1,6 +1,6 @@
 """Problems: each finding about a request with its field, the broken rule and the fix."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -8,7 +8,9 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from service.catalogue.bounds import limit_text
-from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
+from service.errors import MOST_PROBLEMS, SECRET, Problem, Refused, did_you_mean, nearest, quoted
+from service.validation.json_text import PLAIN_NAME
+from service.validation.other_names import meant_by
 
 Schema = Mapping[str, Any]
 Part = TypeVar("Part")
@@ -110,15 +112,25 @@ CODES = {
 }
 """Stable codes by pydantic's error type; others become `invalid`."""
 
+ANY_TEXT = {"wrong_length", "not_text", "invalid"}
+"""Codes of values that may be long or private texts, which no problem repeats."""
 
-def unknown_field(path: str, name: str, known: set[str], whole: str = "the question") -> Problem:
+
+def inside(path: str, name: str) -> str:
+    """The path of a field that a request names; that of its object where the name is not plain."""
+    if not PLAIN_NAME.fullmatch(name) or SECRET.search(name):
+        return path
+    return f"{path}.{name}" if path else name
+
+
+def unknown_field(path: str, name: str, known: Collection[str], whole: str = "the question") -> Problem:
     """The problem of an unknown field; a field is never ignored."""
     names = sorted(known)
-    fix = did_you_mean(nearest(name, names)) or f"leave it out; the fields are {', '.join(names)}"
+    fix = meant_by(name, names) or f"leave it out; the fields are {', '.join(names)}"
     return Problem(
-        field=path,
+        field=inside(path, name),
         code="unknown_field",
-        message=f"{path or whole} holds a field that does not exist there; it would change nothing, so it is refused",
+        message=f"{path or whole} has no field {quoted(name)}; it would change nothing, so it is refused",
         fix=fix,
     )
 
@@ -161,17 +173,27 @@ def _problem(root: Schema, detail: ErrorDetails, path: str) -> Problem:
         return unknown_field(_join(path, place), str(name), known)
     steps = [step for step in detail["loc"] if not _is_branch(step)]
     schema = schema_at(root, steps)
-    expected, meaning = expectation_of(schema), schema.get("description", "").rstrip(".")
+    expected, meaning, value = expectation_of(schema), schema.get("description", "").rstrip("."), detail["input"]
     code = CODES.get(detail["type"], "invalid")
     name = next((step for step in reversed(steps) if isinstance(step, str)), path)
     named = f"an item of {name}" if steps[-1:] != [name] else f"{name} ({meaning})" if meaning else str(name)
-    quotes = ", without quotes" if isinstance(detail["input"], str) and "number" in code else ""
+    quotes = ", without quotes" if isinstance(value, str) and "number" in code else ""
+    wrong = f"is not {expected}" if code in ANY_TEXT else f"is {quoted(value)}, not {expected}"
+    likely = ""
+    if code == "not_a_choice":
+        wrong = f"is {quoted(value)}, which is none of its choices"
+        likely = did_you_mean(nearest(value, choices_of(schema)) if isinstance(value, str) else ())
     return Problem(
         field=_join(path, steps),
         code=code,
-        message=f"{named} is missing and has no default" if code == "required" else f"{named} is not {expected}",
-        fix=f"give {expected}{quotes}",
+        message=f"{named} {'is missing and has no default' if code == 'required' else wrong}",
+        fix=f"{likely} if not, give {expected}" if likely else f"give {expected}{quotes}",
     )
+
+
+def choices_of(schema: Schema) -> list[str]:
+    """The texts that a schema allows by name."""
+    return [str(value) for option in schema.get("anyOf", [schema]) for value in option.get("enum", ())]
 
 
 def _of_another_branch(detail: ErrorDetails, values: Mapping[tuple[int | str, ...], object]) -> bool:

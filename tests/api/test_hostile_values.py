@@ -19,6 +19,7 @@ from service.validation.flat import flat_fields
 from service.validation.question_parts import QUESTION_SPECS, CardPrice, CataloguePrice, Nodes
 from tests.amounts import WHOLE
 from tests.api.asking import QUESTION, Ask
+from tests.echoes import beyond_echo
 
 CANARY = "c4n4ry"
 
@@ -89,7 +90,7 @@ def check_refusal(answer: httpx.Response, pointer: str) -> None:
     assert answer.status_code == 422, answer.text[:500]
     assert answer.headers["content-type"] == "application/problem+json"
     assert len(answer.content) <= MOST_BYTES
-    assert CANARY not in answer.text + str(answer.headers)
+    assert CANARY not in beyond_echo(answer)
     document = answer.json()
     assert {"type", "title", "status", "code", "detail", "request_id", "errors"} == document.keys()
     assert 1 <= len(document["errors"]) <= MOST_PROBLEMS
@@ -199,7 +200,7 @@ def test_a_body_that_is_no_object_is_refused(ask: Ask, paths: list[str], body: s
         answer = ask("POST", path, content=body, headers={"content-type": "application/json"})
         assert (answer.status_code, answer.json()["code"]) == (400, "not_json")
         assert [error["pointer"] for error in answer.json()["errors"]] == [""]
-        assert CANARY not in answer.text
+        assert CANARY not in beyond_echo(answer)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +219,7 @@ def test_another_media_type_is_refused(ask: Ask, paths: list[str], headers: dict
         answer = ask("POST", path, content=json.dumps(QUESTION), headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
         assert all(error["fix"] for error in answer.json()["errors"])
-        assert CANARY not in answer.text
+        assert CANARY not in beyond_echo(answer)
 
 
 FLAT = {"model": "llama-3.1-8b", "sequence_length": "2048", "gpu": "h100-sxm5-80gb", "gpus": "8"}
@@ -244,7 +245,7 @@ def test_a_flat_parameter_takes_its_own_values_only(ask: Ask, name: str) -> None
     for text in hostile:
         answer = ask("GET", "/v1/memory", params={**FLAT, name: text})
         assert answer.status_code == 422, (name, text)
-        assert CANARY not in answer.text
+        assert CANARY not in beyond_echo(answer)
         assert len(answer.content) <= MOST_BYTES
         assert all(error["message"] and error["fix"] for error in answer.json()["errors"])
 
@@ -253,11 +254,11 @@ def test_an_unknown_flat_parameter_is_refused(ask: Ask) -> None:
     for unknown in ({CANARY: "1"}, {"": "1"}, {"tensor[]": "1"}, {"explain": "yes"}, {"explain": CANARY}):
         answer = ask("GET", "/v1/flops", params={**FLAT, **unknown})
         assert answer.status_code == 422
-        assert CANARY not in answer.text
+        assert CANARY not in beyond_echo(answer)
 
 
 def test_a_query_parameter_of_a_post_is_refused(ask: Ask, paths: list[str]) -> None:
     for path in paths:
         answer = ask("POST", f"{path}?{CANARY}={CANARY}", json=QUESTION)
         assert answer.status_code == 422
-        assert CANARY not in answer.text
+        assert CANARY not in beyond_echo(answer)

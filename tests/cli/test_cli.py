@@ -68,14 +68,14 @@ def test_every_option_reaches_the_question(run: Command) -> None:
     words = [word for field in wrong for word in (f"--{field.name.replace('_', '-')}", texts[field.form])]
     ran = run(*words)
     for field in wrong:
-        assert f"traincost: --{field.name.replace('_', '-')}: {field.name} is not " in ran.err
+        assert f'traincost: --{field.name.replace("_", "-")}: {field.name} is "{texts[field.form]}", not ' in ran.err
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         ([], ["--model: ", "--sequence-length: ", "--cluster: "]),
-        ([*ASKED, "--tensor", "1,5"], ["--tensor: tensor holds a comma"]),
+        ([*ASKED, "--tensor", "1,5"], ['--tensor: tensor is "1,5"; a comma']),
         ([*ASKED, "--tp", "2", "--tensor", "2"], ["--tensor: tensor is given 2 times"]),
         ([*ASKED, "--model", "gpt-17"], ["--model: model is given 2 times"]),
         ([*ASKED[2:], "--model", "gpt-17"], ["--model: "]),

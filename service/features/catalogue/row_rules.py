@@ -19,7 +19,7 @@ from service.catalogue import (
 )
 from service.catalogue.indexes import NameIndex, names_of, names_of_region
 from service.catalogue.shipped import UNMEASURED_ARCHITECTURES
-from service.errors import Conflict, Problem, did_you_mean, nearest, refuse
+from service.errors import Conflict, Problem, did_you_mean, misspelt, refuse
 from service.estimator.model.counts import count_parameters
 from service.estimator.question import Model
 from service.estimator.rules.training import problems_of_model
@@ -159,7 +159,7 @@ def _gpu_problems(row: GpuRow) -> Iterator[Problem]:
         message = "no rate of FLOP is given, so no time could be estimated"
         yield Problem(field="bf16_flop_per_s", code="required", message=message, fix="give at least one _flop_per_s")
     known = MATRIX_RATES.keys() | UNMEASURED_ARCHITECTURES
-    near = nearest(row.gpu.architecture, known, likeness=TYPO_LIKENESS)
+    near = misspelt(row.gpu.architecture, known, likeness=TYPO_LIKENESS)
     if row.gpu.architecture not in known and near:
         message = (
             "architecture resembles a known one; misspelt, it would silently lose that one's measured efficiencies"

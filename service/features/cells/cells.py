@@ -15,6 +15,7 @@ from service.errors import (
     UnknownMetric,
     UnknownRevision,
     Unreachable,
+    quoted,
     refuse,
 )
 from service.features.estimates.answers import answer
@@ -69,7 +70,7 @@ def split_options(parameters: Pairs) -> tuple[Pairs, Pairs]:
 
 def read_options(given: Pairs) -> CellOptions:
     """How a sheet wants its number."""
-    problems = [_no_such_value(name) for name, value in given if name != "unit" and value not in CHOICES[name]]
+    problems = [_no_such_value(name, value) for name, value in given if name != "unit" and value not in CHOICES[name]]
     names = [name for name, _ in given]
     problems += [_repeated(name) for name in CHOICES if names.count(name) > 1]
     refuse(problems)
@@ -126,7 +127,7 @@ def _check_cell(metrics: Sequence[str], question: Pairs, options: CellOptions, c
         cell(metrics[0], question, options, catalogue)
         return
     if options.unit is not None and options.unit not in UNITS:
-        raise Refused(_no_such_value("unit"))
+        raise Refused(_no_such_value("unit", options.unit))
     cell_answer(question, options, catalogue)
 
 
@@ -146,9 +147,9 @@ def _line(problem: Problem) -> str:
     return f"{one.code}: {place}{one.message}; {one.fix}"
 
 
-def _no_such_value(name: str) -> Problem:
+def _no_such_value(name: str, value: str) -> Problem:
     code = "unknown_unit" if name == "unit" else "not_a_choice"
-    message = f"{name} has no such value"
+    message = f"{name} has no value {quoted(value)}"
     return Problem(field=name, code=code, message=message, fix=f"use one of {' '.join(CHOICES[name])}")
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from service.answers.estimates import Answer
 from service.answers.names import WIRE_NAMES
-from service.errors import Problem, Refused, UnknownMetric, did_you_mean, nearest
+from service.errors import Problem, Refused, UnknownMetric, did_you_mean, nearest, quoted
 from service.estimator.answer import Interval, Verdict
 from service.validation.reading import to_wire
 
@@ -88,7 +88,7 @@ def metric_named(name: str) -> Metric:
     found = [path for path in _paths() if _is_tail(steps, path)]
     nearest = [path for path in found if len(path) == min(map(len, found))]
     if not nearest:
-        raise UnknownMetric(f"no number of the answer has this name; {_near(name)}")
+        raise UnknownMetric(f"no number of the answer is named {quoted(name)}; {_near(name)}")
     if len(nearest) > 1:
         names = ", ".join(".".join(_with_steps(path, steps)) for path in nearest[:8])
         message = f"{len(found)} numbers of the answer have this name"
@@ -149,7 +149,7 @@ def _item(items: list[Any], step: str) -> Any:
     if not items:
         raise UnknownMetric("the list of this metric is empty in the answer to this question; ask for another metric")
     known = f"the kinds {', '.join(kinds)}" if kinds else f"0 to {len(items) - 1}"
-    raise UnknownMetric(f"the list of this metric has no such item; it has {known}")
+    raise UnknownMetric(f"the list of this metric has no item {quoted(step)}; it has {known}")
 
 
 def _needs(path: Path, answer: Answer) -> list[Problem]:

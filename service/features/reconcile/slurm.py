@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar, get_args
 
 from service.answers.diagnoses import EndState, Fault, LeftOut, Reason
-from service.errors import Problem, Refused, did_you_mean, nearest, refuse
+from service.errors import Problem, Refused, did_you_mean, misspelt, refuse
 from service.text_bounds import MOST_COLUMNS
 from service.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
@@ -257,7 +257,7 @@ def _header(lines: Sequence[str]) -> Header:
     missing = [names for names in REQUIRED_COLUMNS if not set(names) & set(header.names)]
     problems = []
     for names in missing:
-        near = did_you_mean(nearest(names[0], [name[:64] for name in header.names], likeness=0.8))
+        near = did_you_mean(misspelt(names[0], [name[:64] for name in header.names], likeness=0.8))
         typed = " (a column is spelled almost so)" if near else ""
         message = f"there is no column {' or '.join(names)}{typed}"
         problems.append(Problem(names[0], "missing_column", message, f"call it so: {COMMAND}"))

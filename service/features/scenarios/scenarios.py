@@ -151,12 +151,11 @@ def patch_scenario(
     engine: Engine, view: Callable[[str], Catalogue], change: ScenarioChange, patch: Mapping[str, Any]
 ) -> SavedQuestion:
     """Patch a scenario in a new revision; an unchanged question keeps its answer."""
-    unknown = [
-        unknown_field("", name, set(schemas.FIELDS), "the scenario") for name in patch if name not in schemas.FIELDS
-    ]
+    names = [name for name in patch if name not in schemas.FIELDS][:MOST_PROBLEMS]
+    unknown = [unknown_field("", name, schemas.FIELDS, "the scenario") for name in names]
 
     def rewrite(saved: SavedQuestion) -> SavedQuestion:
-        refuse(unknown[:MOST_PROBLEMS])
+        refuse(unknown)
         scenario, question = saved
         body = apply_merge_patch({"name": scenario.name, "note": scenario.note, schemas.QUESTION: question}, patch)
         return _rewritten(engine, saved, read_request(body, view(scenario.owner), answered=question))

@@ -8,7 +8,7 @@ from annotated_types import Ge, Gt, Interval, Le, Lt
 
 from service.answers.plans import UnknownName
 from service.catalogue import Catalogue
-from service.errors import Problem, Refused, did_you_mean, nearest
+from service.errors import Problem, Refused, did_you_mean, nearest, quoted
 from service.estimator.question import Name, Strict
 from service.features.compare.schemas import CLUSTERS, PRICES, QUESTION, ClusterList, PriceList
 from service.planner.feasibility import UNKNOWNS, SolveLimits
@@ -93,7 +93,7 @@ def _request(body: Mapping[str, Any]) -> SolveRequest:
         if isinstance(name, str):
             likely = [known for known in names if known.rpartition(".")[2] == name.lower()] or nearest(name, names)
             fix = did_you_mean(likely) or f"give one of {', '.join(names)}"
-            message = "unknown names no field that can be left open"
+            message = f"unknown names {quoted(name)}, no field that can be left open"
             problems = tuple(replace(p, message=message, fix=fix) if p.field == "unknown" else p for p in problems)
         raise Refused(*problems) from None
 

@@ -254,7 +254,8 @@ def _row_problems(place: int, row: Any) -> list[Problem]:
     where = f"{ROWS}.{place}"
     if not isinstance(row, Mapping):
         return [not_an_object(where, PARTS)]
-    problems = [unknown_field(where, name, {*PARTS}) for name in row if name not in PARTS][:MOST_PROBLEMS]
+    unknown = [name for name in row if name not in PARTS][:MOST_PROBLEMS]
+    problems = [unknown_field(where, name, {*PARTS}) for name in unknown]
     for name, example in REQUIRED_LISTS.items():
         part = name.removesuffix("s")
         if row.get(part) is None:

@@ -17,6 +17,7 @@ from tests.api import computations
 from tests.api.asking import QUESTION, Ask
 from tests.api.replicated import client_of
 from tests.api.test_contract import check
+from tests.echoes import unquoted_of
 from tests.fixtures import asking
 
 PATHS = {
@@ -95,7 +96,7 @@ def test_every_example_is_answered_as_the_contract_says(ask: Ask, document: dict
         ('{"kind": "c4n4ry", "body": {}}', "/kind", "not_a_choice"),
         ('{"kind": ["memory"], "body": {}}', "/kind", "not_a_choice"),
         ('{"kind": 1e400, "body": {}}', "/kind", "not_finite"),
-        ('{"kind": "memory", "body": {}, "c4n4ry": 1}', "", "unknown_field"),
+        ('{"kind": "memory", "body": {}, "c4n4ry": 1}', "/c4n4ry", "unknown_field"),
         ('{"kind": "memory", "body": {}, "kind": "check"}', "", "duplicate_key"),
         ('{"kind": "memory", "body": {"recipe": {"sequence_length": 1e400}}}', "/recipe/sequence_length", "not_finite"),
         ('{"kind": "memory", "body": {"model": "\\ud800"}}', "/model", "not_text"),
@@ -110,7 +111,7 @@ def test_a_wrong_question_leaves_its_neighbours_as_they_are(ask: Ask, question: 
     first, refused, last = answer.json()["answers"]
     assert (first["status"], refused["status"], last["status"]) == (200, 422, 200)
     assert [error["code"] for error in refused["body"]["errors"] if error["pointer"] == pointer] == [code]
-    assert "c4n4ry" not in answer.text
+    assert "c4n4ry" not in unquoted_of(refused)
 
 
 def test_too_many_questions_are_refused_as_a_whole(ask: Ask) -> None:

@@ -240,7 +240,7 @@ def test_a_verdict_against_a_job_shows_what_its_reading_assumes(ask: Ask) -> Non
 def test_training_on_gpus_that_nobody_knows_is_warned_of(ask: Ask) -> None:
     script = ask("POST", "/v1/exports/sbatch", json=FITS).json()["content"]
     for tres, code, why in (
-        ("gpu:abacus:8", "unknown_gpu", "no gpu of this name"),
+        ("gpu:abacus:8", "unknown_gpu", 'no gpu "abacus"'),
         ("gpu:8", "required", "names a model of GPU"),
     ):
         verdict, reason, estimate, minutes, unjudged = slurm(ask, script=script, tres_per_node=tres)

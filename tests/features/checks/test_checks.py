@@ -142,7 +142,7 @@ def test_an_unknown_field_is_told_of_the_limits(body: Body, catalogue: Catalogue
 def test_everything_wrong_is_named_at_once(body: Body, catalogue: Catalogue) -> None:
     del body["cluster"]
     problems = refusal({**body, "limits": {"days": 0, "euros": 1}}, catalogue)
-    assert problems == [("limits", "unknown_field"), ("limits.days", "out_of_range"), ("cluster", "required")]
+    assert problems == [("limits.euros", "unknown_field"), ("limits.days", "out_of_range"), ("cluster", "required")]
     assert refusal({**body, "limits": []}, catalogue)[:1] == [("limits", "not_an_object")]
 
 

@@ -238,5 +238,7 @@ def test_everything_wrong_is_told_at_once_and_once(catalogue: Catalogue) -> None
         "clusters": ["dgx-h100", "dgx-h1000", {"cluster": H100, "layout": {"tensr": 1}}],
     }
     assert refusal(body, catalogue) == [
-        ("question.model", "unknown_model"), ("clusters.1", "unknown_cluster"), ("clusters.2.layout", "unknown_field"),
-    ]  # fmt: skip
+        ("question.model", "unknown_model"),
+        ("clusters.1", "unknown_cluster"),
+        ("clusters.2.layout.tensr", "unknown_field"),
+    ]

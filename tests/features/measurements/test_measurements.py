@@ -136,7 +136,7 @@ def test_somebody_takes_measurements_out_and_back_in(measuring: Ask) -> None:
     ("body", "pointer", "code"),
     [
         ({}, "/records", "required"),
-        ({**RECORDS, "who": 1}, "", "unknown_field"),
+        ({**RECORDS, "who": 1}, "/who", "unknown_field"),
         ({**RECORDS, "measured_at": "yesterday"}, "/measured_at", "not_a_moment"),
         (changed(value=-1.0), "/records/0/measurements/0/value", "unreadable"),
         (changed(high=1e-9), "/records/0/measurements/0/value", "unreadable"),

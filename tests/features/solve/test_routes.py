@@ -10,6 +10,7 @@ from openpyxl import load_workbook
 from service.api.openapi import XLSX, request_bodies
 from tests.api.asking import QUESTION, Ask
 from tests.api.test_contract import check
+from tests.echoes import beyond_echo, unquoted
 
 SOLUTIONS, VARIATIONS = request_bodies("createSolution"), request_bodies("createSensitivity")
 CANARY = "c4n4ry"
@@ -66,14 +67,19 @@ def test_every_form_of_a_table_holds_the_same_rows(ask: Ask) -> None:
 def test_what_is_wrong_has_its_pointer_and_no_echo(ask: Ask) -> None:
     solve = {"unknown": CANARY, "question": QUESTION, "limits": {CANARY: 1, "days": CANARY}, CANARY: CANARY}
     answer = ask("POST", "/v1/solve", json=solve)
-    assert (answer.status_code, CANARY in answer.text) == (422, False)
-    assert {error["pointer"] for error in answer.json()["errors"]} == {"", "/unknown", "/limits", "/limits/days"}
+    assert (answer.status_code, CANARY in beyond_echo(answer)) == (422, False)
+    assert {error["pointer"] for error in answer.json()["errors"]} == {
+        "/c4n4ry",
+        "/unknown",
+        "/limits/c4n4ry",
+        "/limits/days",
+    }
     table = {"question": QUESTION, "vary": {CANARY: [1], "layout.tensor": CANARY}, "metrics": [CANARY], CANARY: 1}
     answer = ask("POST", "/v1/sensitivity", json=table)
-    assert (answer.status_code, CANARY in answer.text) == (422, False)
+    assert (answer.status_code, CANARY in beyond_echo(answer)) == (422, False)
     row = ask("POST", "/v1/sensitivity", json={"question": QUESTION, "vary": {"model": [CANARY]}}).json()["rows"][1]
     assert row["status"] == 422
-    assert CANARY not in row["reason"]
+    assert CANARY not in unquoted(row["reason"])
 
 
 def test_an_earlier_catalogue_answers_too(ask: Ask) -> None:

@@ -1,0 +1,38 @@
+"""Names that launchers and people give to fields of a question."""
+
+import csv
+from collections.abc import Collection, Mapping
+from functools import cache
+from pathlib import Path
+
+from service.errors import did_you_mean, nearest
+
+STEPS, ACCUMULATION, NO_EFFECT = "steps", "accumulation", "none"
+"""What other names mean that no field has: optimizer steps, micro-batches of a step, and nothing of an answer."""
+
+
+@cache
+def other_names() -> Mapping[str, tuple[str, ...]]:
+    """Dotted paths of the fields that another name may mean; several where tools differ, or one of those above."""
+    with Path(__file__).with_name("other_names.csv").open(encoding="utf-8", newline="") as rows:
+        return {row["name"]: tuple(row["field"].split(";")) for row in csv.DictReader(rows)}
+
+
+def plain(name: str) -> str:
+    """The name of a field or launcher's option in the spelling of the table.
+
+    >>> plain("--Tensor-Parallel")
+    'tensor_parallel'
+    """
+    return name.strip("-").replace("-", "_").lower()
+
+
+def meant_by(name: str, known: Collection[str]) -> str:
+    """A suggestion of the known fields that an unknown name may mean; their paths where they stand elsewhere.
+
+    >>> meant_by("batch_size", ["global_batch", "micro_batch"]), meant_by("tp", ["sequence_length"])
+    ('did you mean global_batch or micro_batch?', 'did you mean layout.tensor?')
+    """
+    meant = [path for path in other_names().get(plain(name), ()) if "." in path]
+    here = [field for path in meant if (field := path.rpartition(".")[2]) in known]
+    return did_you_mean(here or meant or nearest(name, known))
