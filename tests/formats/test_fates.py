@@ -422,6 +422,8 @@ def test_what_only_a_script_decides_is_left_open() -> None:
     found = import_file("accelerate", "distributed_type: MULTI_GPU\nnum_processes: 2\n")
     assert "precision" not in found.recipe
     assert "recompute and precision are the script's" in found.assumptions[-1]
+    sft = "torchrun -m verl.trainer.fsdp_sft_trainer data.micro_batch_size=8"
+    assert any("micro_batch_size_per_gpu is 4" in one for one in import_file("verl", sft).assumptions)
     assert any("gradient_checkpointing: as" in one for one in import_file("transformers", TRAIN).assumptions)
 
 

@@ -46,6 +46,11 @@ def read_verl(entries: Sequence[Entry]) -> drafts.Draft:
         raise refusal(place, "not_estimated", f"the program is about {what}, which is not estimated", fix)
     draft = drafts.draft_of(begun.entries, FATES)
     trainer.refuse_trainings(draft, _TABLE["trainings"])
+    if "data.micro_batch_size" in draft.fates and "data.micro_batch_size_per_gpu" not in draft.settings:
+        draft.assumptions.append(
+            "micro_batch_size_per_gpu is 4, as verl has it: releases of today read no micro_batch_size, and earlier "
+            "ones share it out over all ranks"
+        )
     training = trainer.Training(
         model=draft.get("model.partial_pretrain", draft.get("model.path")),
         model_setting="model.partial_pretrain",
