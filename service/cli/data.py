@@ -60,6 +60,7 @@ def accuracy(  # noqa: PLR0913 - each is an option of the command
     *,
     as_json: AsJson = False,
     rows: Annotated[str | None, typer.Option(help="Write the result of each row to this CSV file.")] = None,
+    points: Annotated[str | None, typer.Option(help="Write every held-out point to this CSV file.")] = None,
     own: Annotated[
         bool, typer.Option("--own", help="Add custom measurements, from the database of the settings.")
     ] = False,
@@ -76,7 +77,11 @@ def accuracy(  # noqa: PLR0913 - each is an option of the command
     from service.cli.reports import accuracy_text, revealed_text, totals_text
 
     modes = {"--totals": totals, "--predict": predict, "--reveal": reveal is not None}
-    _refuse_mixed([name for name, is_on in modes.items() if is_on], file, {"--own": own, "--rows": rows, "--out": out})
+    _refuse_mixed(
+        [name for name, is_on in modes.items() if is_on],
+        file,
+        {"--own": own, "--rows": rows, "--points": points, "--out": out},
+    )
     if predict:
         _predict(str(file), out)
     elif reveal is not None:
@@ -90,7 +95,7 @@ def accuracy(  # noqa: PLR0913 - each is an option of the command
 
         print_answer(totals_accuracy(), totals_text, as_json=as_json)
     else:
-        print_answer(_with_own(_scored(file, rows), own=own), accuracy_text, as_json=as_json)
+        print_answer(_with_own(_scored(file, rows, points), own=own), accuracy_text, as_json=as_json)
 
 
 def _refuse_mixed(modes: list[str], file: str | None, given: dict[str, Any]) -> None:
@@ -98,14 +103,17 @@ def _refuse_mixed(modes: list[str], file: str | None, given: dict[str, Any]) -> 
     if len(modes) > 1:
         raise typer.BadParameter(f"{' and '.join(modes)} ask for different things: give one of them")
     mode = modes[0] if modes else None
-    if mode == "--totals" and (file is not None or given["--rows"] is not None):
-        message = "--totals compares the published runs that ship with the package; it takes no table and no --rows"
+    if mode == "--totals" and (file is not None or given["--rows"] is not None or given["--points"] is not None):
+        message = (
+            "--totals compares the published runs that ship with the package; it takes no table, no --rows and no "
+            "--points"
+        )
         raise typer.BadParameter(message)
     if mode == "--totals" and given["--own"]:
         raise typer.BadParameter("--totals compares published runs, and own measurements are none: leave --own out")
     if mode in ("--predict", "--reveal") and file is None:
         raise typer.BadParameter(f"{mode} needs a table of steps: name its CSV file")
-    forbidden = ["--own", "--rows"] if mode in ("--predict", "--reveal") else []
+    forbidden = ["--own", "--rows", "--points"] if mode in ("--predict", "--reveal") else []
     needless = [name for name in [*forbidden, *(["--out"] if mode != "--predict" else [])] if given[name]]
     if needless:
         beside = f"beside {mode}" if mode else "without --predict"
@@ -156,25 +164,29 @@ def _with_own(scored: "Accuracy", *, own: bool) -> "Accuracy":
     return replace(scored, measured=replace(scored.measured, own=groups))
 
 
-def _scored(file: str | None, rows: str | None) -> "Accuracy":
-    """Predictions scored against a table, or against the shipped ones; the result of each row goes into a CSV file."""
+def _scored(file: str | None, rows: str | None, points: str | None) -> "Accuracy":
+    """Predictions scored against a table, or against the shipped ones; rows and points go into CSV files."""
     from service.calibration.tables import shipped_rows
     from service.catalogue import shipped_catalogue
     from service.evaluation.accuracy import scored_rows
     from service.evaluation.scoring import evaluate_rows, read_file, refuse_same_file, write_file
-    from service.evaluation.shipped import shipped_accuracy
-    from service.evaluation.tables import PUBLISHED, rows_csv
+    from service.evaluation.shipped import shipped_accuracy, shipped_points
+    from service.evaluation.tables import PUBLISHED, points_csv, rows_csv
 
-    if rows is not None:
-        refuse_same_file(PUBLISHED if file is None else file, rows)
-    elif file is None:
-        return shipped_accuracy()
-    published = (*shipped_rows(), *shipped_rows("throughput")) if file is None else read_file(file)
-    evaluations = evaluate_rows(published, shipped_catalogue())
-    scored = scored_rows(evaluations, shipped_catalogue()).answer
-    if rows is not None:
-        write_file(rows, rows_csv(evaluations))
-    return scored
+    for name in filter(None, (rows, points)):
+        refuse_same_file(PUBLISHED if file is None else file, name)
+    if file is None and rows is None:
+        answer, held_out = shipped_accuracy(), shipped_points()
+    else:
+        published = (*shipped_rows(), *shipped_rows("throughput")) if file is None else read_file(file)
+        evaluations = evaluate_rows(published, shipped_catalogue())
+        scored = scored_rows(evaluations, shipped_catalogue(), with_runs=file is None)
+        answer, held_out = scored.answer, scored.points
+        if rows is not None:
+            write_file(rows, rows_csv(evaluations))
+    if points is not None:
+        write_file(points, points_csv(held_out))
+    return answer
 
 
 @app.command()

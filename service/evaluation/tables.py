@@ -3,10 +3,12 @@
 import csv
 import io
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from service import calibration
-from service.answers.accuracy import Accuracy, Figures, Group, HeldOutScore, StepScores
+from service.answers.accuracy import Accuracy, AccuracyPoint, Figures, Group, HeldOutScore, StepScores
+from service.answers.names import WIRE_NAMES
 from service.calibration import steps
 from service.calibration.steps import FittedSteps, step_spreads
 from service.calibration.tables import FORMS, NotExpressible, read_measured_rows, shipped_rows, trimmed_table
@@ -16,6 +18,7 @@ from service.estimator.time.step import StepClass
 from service.evaluation.scoring import Evaluation, evaluate_rows, figure_of, shipped_seconds, step_rows_of
 from service.source_tree import write_generated
 from service.tabular.csv_text import marked
+from service.tabular.lists import csv_text
 
 
 def percent(share: float | None, *, digits: int = 1, signed: bool = False) -> str:
@@ -137,6 +140,14 @@ def rows_csv(evaluations: Iterable[Evaluation]) -> str:
     writer.writerow(ROW_COLUMNS)
     writer.writerows(map(_cells, evaluations))
     return output.getvalue()
+
+
+def points_csv(points: Sequence[AccuracyPoint]) -> str:
+    """CSV with one row for each held-out point, its columns those of `GET /v1/accuracy/points.csv`."""
+    names = [field.name for field in fields(AccuracyPoint)]
+    return csv_text(
+        (WIRE_NAMES.get(name, name) for name in names), ([getattr(point, name) for name in names] for point in points)
+    )
 
 
 def _cells(evaluation: Evaluation) -> Sequence[object]:

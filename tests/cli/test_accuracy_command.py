@@ -13,6 +13,7 @@ from service.evaluation.accuracy import accuracy_of, scored_rows
 from service.evaluation.scoring import evaluate_rows, read_file
 from service.evaluation.tables import PUBLISHED
 from service.validation.reading import to_wire
+from tests.api.asking import Ask
 from tests.commands import Command, Commands, Ran
 from tests.evaluation.rows import STEP, ship_few
 
@@ -71,6 +72,14 @@ def test_every_row_goes_into_the_file_of_rows(run: Command, tmp_path: Path, monk
     with out.open(encoding="utf-8", newline="") as file:
         ids = {line["id"] for line in csv.DictReader(file)}
     assert ids == {row.text("id") for rows in few.values() for row in rows}
+
+
+def test_every_point_goes_into_the_file_of_points(run: Command, ask: Ask, tmp_path: Path) -> None:
+    out = tmp_path / "points.csv"
+    assert run("--points", str(out)).code == 0
+    listed = ask("GET", "/v1/accuracy/points.csv").text
+    lines, expected = (list(csv.DictReader(text.splitlines())) for text in (out.read_text(encoding="utf-8"), listed))
+    assert sorted(lines, key=str) == sorted(expected, key=str)
 
 
 def test_errors_of_predictions_are_no_failure(run: Command, tmp_path: Path) -> None:
