@@ -208,7 +208,8 @@ def _is_judged(one: Evaluation) -> bool:
 def main() -> None:
     judged = evaluate_rows(shipped_rows("throughput"), shipped_catalogue())
     rows = step_rows_of(judged)
-    every = held_out_steps(rows, shipped_held_out().predicted_seconds)
+    shipped = shipped_held_out()
+    every = held_out_steps(rows, shipped.predicted_seconds, shipped.withheld_seconds)
     found = [one for one in every if not one.row.is_scored_apart]
     beside([one for one in every if one.row.is_scored_apart])
     benchmarks()

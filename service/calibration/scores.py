@@ -128,15 +128,20 @@ def _mean(values: Sequence[float]) -> float | None:
 Residuals = Mapping[str, Sequence[float]]
 
 
-def spread_fraction(residuals: Residuals) -> float | None:
-    """The smallest spread that contains 80 % of the residuals, with equal weight for each source.
+def spread_fraction(residuals: Residuals, *, by_root: bool = False) -> float | None:
+    """The smallest spread that contains 80 % of the residuals.
+
+    Each source weighs the same, or as the root of its number of residuals.
 
     >>> spread_fraction({"one": [0.1, -0.2, 0.3, 0.4], "two": [-0.5]})
     0.5
     >>> spread_fraction({"one": [0.1, -0.2, 0.3, 0.4, 0.9]}), spread_fraction({})
     (0.4, None)
+    >>> spread_fraction({"one": [0.1] * 16, "two": [0.5]}, by_root=True)
+    0.1
     """
-    weighted = sorted((abs(result), 1 / len(own)) for own in residuals.values() for result in own)
+    power = 0.5 if by_root else 1.0
+    weighted = sorted((abs(result), len(own) ** -power) for own in residuals.values() for result in own)
     inside = INSIDE_FRACTION * sum(weight for _, weight in weighted)
     reached = 0.0
     for size, weight in weighted:

@@ -19,6 +19,7 @@ from service.estimator.constants import STEP_CONSTANTS, StepConstants
 from service.estimator.question import Question
 from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.run.run import LoadedStage, memory_of, slowest_step, stages_of, total_seconds
+from service.estimator.software.stacks import requested_software
 from service.estimator.software.versions import generation
 from service.estimator.time.step import (
     FITTED_GENERATIONS,
@@ -48,6 +49,27 @@ class StepRow:
     """It is counted apart: it gives no spread, and is scored beside the others."""
     gives_constants: bool = True
     """It is part of a fit."""
+
+    @property
+    def states_dispatcher(self) -> bool:
+        """Whether its recipe states how tokens reach their experts."""
+        return requested_software(self.question.recipe).dispatcher is not None
+
+    @property
+    def withheld(self) -> Question:
+        """Its question without how tokens reach their experts and what graphs hold."""
+        stack = replace(requested_software(self.question.recipe), **WITHHELD)
+        return replace(self.question, recipe=replace(self.question.recipe, stack=stack))
+
+
+WITHHELD: Mapping[str, Any] = {
+    "dispatcher": None,
+    "routed_nodes": None,
+    "expert_overlap": False,
+    "cuda_graphs": False,
+    "partial_graphs": False,
+}
+"""What a recipe that does not state it leaves as it is by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,19 +211,24 @@ class HeldOut:
     """Digest of the shipped constants' predictions of the same rows: these are stale where it differs."""
     predicted_seconds: Mapping[str, float]
     """Seconds of a step by the row's name."""
+    withheld_seconds: Mapping[str, float]
+    """The same where how tokens reach their experts is withheld."""
 
 
 def held_out_seconds(
-    rows: Sequence[StepRow], model: StepModel, only: Collection[str] | None = None
+    rows: Sequence[StepRow], model: StepModel, only: Collection[str] | None = None, *, withholds: bool = False
 ) -> dict[str, float]:
-    """Predictions of every row by constants fitted on the rows that are not left out with it."""
+    """Predictions of every row, or of those with something to withhold, by constants fitted without its source."""
     result = {}
     for name in dict.fromkeys(row.left_out_with for row in rows):
         if only is not None and name not in only:
             continue
         own = [row for row in rows if row.left_out_with == name]
+        if withholds and not (own := [row for row in own if _is_sparse(row) and row.states_dispatcher]):
+            continue
         fitted = model.fit([row for row in rows if row.left_out_with != name])
-        result.update({row.id: model.step_seconds(row.question, fitted) for row in own})
+        asked = {row.id: row.withheld if withholds else row.question for row in own}
+        result.update({name: model.step_seconds(question, fitted) for name, question in asked.items()})
     return result
 
 
@@ -214,10 +241,10 @@ def digest_of(seconds: Mapping[str, float]) -> str:
     return sha256("\n".join(_lines(seconds)).encode()).hexdigest()[:16]
 
 
-def held_out_text(held_out: Mapping[str, float], shipped: Mapping[str, float]) -> str:
+def held_out_text(held_out: Mapping[str, float], withheld: Mapping[str, float], shipped: Mapping[str, float]) -> str:
     """The file of held-out predictions."""
     head = f'formulas = "{FORMULAS_VERSION}"\ndigest = "{digest_of(shipped)}"\n\n[predicted_seconds]'
-    return "\n".join([head, *_lines(held_out), ""])
+    return "\n".join([head, *_lines(held_out), "\n[withheld_seconds]", *_lines(withheld), ""])
 
 
 def rounded(seconds: Mapping[str, float]) -> dict[str, float]:
@@ -387,27 +414,33 @@ class HeldOutStep:
         return Comparison(self.row.measured_seconds, value * exp(-spread), value, value * exp(spread))
 
 
-def held_out_steps(rows: Sequence[StepRow], predicted_seconds: Mapping[str, float]) -> list[HeldOutStep]:
+def held_out_steps(
+    rows: Sequence[StepRow], predicted_seconds: Mapping[str, float], withheld_seconds: Mapping[str, float]
+) -> list[HeldOutStep]:
     """Steps predicted without their sources, in the intervals of the other sources."""
     known = [row for row in rows if row.id in predicted_seconds]
     classes = _classes_left_out(known, rows)
-    pools = _residuals(known, classes, predicted_seconds)
+    pools = _residuals(known, classes, predicted_seconds, withheld_seconds)
     results = []
     for row in known:
-        step_class, scale = classes[row.id], spread_scale(row.waiting_fraction)
+        step_class = classes[row.id]
+        scale = spread_scale(row.waiting_fraction, step_class)
         pooled = [pools.get(one, {}) for one in (step_class, STAND_INS.get(step_class)) if one]
         others = ({name: own for name, own in pool.items() if name != row.left_out_with} for pool in pooled)
-        spread = next((spread_fraction(pool) for pool in others if pool), None)
+        spread = next((spread_fraction(pool, by_root=True) for pool in others if pool), None)
         width = None if spread is None else max(LEAST_RESIDUAL, spread * scale)
         results.append(HeldOutStep(row, step_class, predicted_seconds[row.id], width))
     return results
 
 
-def step_spreads(rows: Sequence[StepRow], predicted_seconds: Mapping[str, float]) -> dict[StepClass, float]:
+def step_spreads(
+    rows: Sequence[StepRow], predicted_seconds: Mapping[str, float], withheld_seconds: Mapping[str, float]
+) -> dict[StepClass, float]:
     """The spread of each class, rounded as in the estimator."""
     known = [row for row in rows if row.id in predicted_seconds]
     classes = _classes_left_out(known, rows)
-    spreads = {name: spread_fraction(pool) for name, pool in _residuals(known, classes, predicted_seconds).items()}
+    pools = _residuals(known, classes, predicted_seconds, withheld_seconds)
+    spreads = {name: spread_fraction(pool, by_root=True) for name, pool in pools.items()}
     return {name: ceil(spread * DECIMALS) / DECIMALS for name, spread in spreads.items() if spread is not None}
 
 
@@ -422,19 +455,32 @@ def _classes_left_out(known: Sequence[StepRow], rows: Sequence[StepRow]) -> dict
     others = {name: {stack for stack, left_out_with in fitted if left_out_with != name} for name in names}
     return {
         row.id: step_class_of(
-            row.stack, row.question.gpu, is_sparse=_is_sparse(row), known_stacks=others[row.left_out_with]
+            row.stack,
+            row.question.gpu,
+            is_sparse=_is_sparse(row),
+            states_dispatcher=row.states_dispatcher,
+            known_stacks=others[row.left_out_with],
         )
         for row in known
     }
 
 
 def _residuals(
-    rows: Sequence[StepRow], classes: Mapping[str, StepClass], predicted_seconds: Mapping[str, float]
+    rows: Sequence[StepRow],
+    classes: Mapping[str, StepClass],
+    predicted_seconds: Mapping[str, float],
+    withheld_seconds: Mapping[str, float],
 ) -> dict[StepClass, dict[str, list[float]]]:
     """ln(measured / predicted) over each step's scale, by class and by rows left out together, without those apart."""
     pools: dict[StepClass, dict[str, list[float]]] = {}
     for row in rows:
-        if not row.is_scored_apart:
-            own = pools.setdefault(classes[row.id], {}).setdefault(row.left_out_with, [])
-            own.append(log(row.measured_seconds / predicted_seconds[row.id]) / spread_scale(row.waiting_fraction))
+        found: list[tuple[StepClass, Mapping[str, float]]] = [
+            (classes[row.id], predicted_seconds),
+            ("MoE, dispatcher unknown", withheld_seconds),
+        ]
+        for step_class, predicted in found:
+            if row.id in predicted and not row.is_scored_apart:
+                scale = spread_scale(row.waiting_fraction, step_class)
+                own = pools.setdefault(step_class, {}).setdefault(row.left_out_with, [])
+                own.append(log(row.measured_seconds / predicted[row.id]) / scale)
     return pools

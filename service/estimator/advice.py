@@ -21,6 +21,7 @@ from service.estimator.run.totals import checkpointing_of, interruption_inputs, 
 from service.estimator.software.precision import SHORT_NAMES
 from service.estimator.software.stacks import CROSS_ENTROPIES, DEFAULT_STACKS
 from service.estimator.time.rates import UNMEASURED_RATES, generation_rates
+from service.estimator.time.step import RESIDUALS
 from service.estimator.workload import Workload
 from service.units import BYTES, in_units
 
@@ -110,12 +111,23 @@ def _configuration(resolved: ResolvedQuestion) -> Iterator[str]:
     if workload.model.num_experts:
         yield "tokens are spread evenly over the experts"
         yield f"each expert's matrices are split over {layout.expert_tensor} rank(s)"
+        yield from _dispatch(workload)
     if workload.model.num_nextn_predict_layers:
         yield "multi-token-prediction depths are trained and counted in FLOP, on the last stage"
     if layout.schedule == "dualpipe" and layout.pipeline > 1:
         yield "each rank holds two copies of its stage's weights (DualPipe)"
     if steps:
         yield f"steps take {own_scale(steps):.3g} times as long as formulas say, by {len(steps)} measured step(s)"
+
+
+def _dispatch(workload: Workload) -> Iterator[str]:
+    """How tokens reach their experts where the recipe leaves it open, and what stating it would gain."""
+    if workload.requested.dispatcher is None:
+        narrower = 1 - RESIDUALS["MoE"] / RESIDUALS["MoE, dispatcher unknown"]
+        yield (
+            "tokens reach their experts by all-to-all: with recipe.stack.dispatcher, expert_overlap and cuda_graphs "
+            f"stated, a step's interval would be {narrower:.0%} narrower"
+        )
 
 
 def _exchange(resolved: ResolvedQuestion) -> Iterator[str]:

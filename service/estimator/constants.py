@@ -74,11 +74,12 @@ class StepConstants:
     misaligned_head_fraction: float
     """Share of its rate that a product of eager attention keeps where the head width is no multiple of 8."""
     grouped_fraction: float
-    """Share of its rate that a product keeps inside a grouped kernel of several experts."""
+    """Share of its rate that a product keeps inside a grouped kernel of several experts with many tokens each."""
     network_scale: float
     """Rate of transfers between domains inside a step over that of a benchmark."""
     contention_fraction: float
-    """Share of the shorter of two overlapped streams, compute and sharded weights, that is lost to contention."""
+    """Share of the shorter of two overlapped streams, compute and sharded weights or tokens, that is lost to
+    contention."""
     exposed_gradient_fraction: float
     """Share of a step's gradient traffic that no backward pass hides: the last bucket, the all-gather of weights."""
     straggler_fraction: float
@@ -87,8 +88,8 @@ class StepConstants:
     """Share of a step that allocator retries add on a device that is full."""
     layer_host_seconds: float
     """Time of the host to launch a dense layer's kernels for one micro-batch, forward and backward."""
-    sparse_layer_host_seconds: float
-    """Further host time of a layer of experts: routing, permuting and waiting for token counts."""
+    host_launch_seconds: float
+    """Time of the host to launch one kernel of a layer of experts from Python."""
     stack_scales: Mapping[tuple[StackName, ImplementationName], float]
     """Measured seconds of a step over those predicted without it, by stack and implementation; 1 where absent."""
 
@@ -101,14 +102,14 @@ STEP_CONSTANTS = StepConstants(
     fill_numbers=356,
     misaligned_fraction=0.822,
     misaligned_head_fraction=0.1038,
-    grouped_fraction=0.6804,
+    grouped_fraction=0.592,
     network_scale=0.9032,
     contention_fraction=0.4779,
     exposed_gradient_fraction=0.8034,
     straggler_fraction=0.003921,
     pressure_fraction=0.03042,
     layer_host_seconds=0.001,
-    sparse_layer_host_seconds=0.007,
+    host_launch_seconds=2e-05,
     stack_scales={
         ("megatron-core", "transformer-engine"): 0.9071,
         ("megatron-core", "local"): 0.955,

@@ -198,7 +198,9 @@ class Transfer:
     spacing: Spacing
     content: Content = "activations"
     copies: Amount = 1.0
-    """Equal rows of an all-to-all, of which each domain gets one over the network and makes the others itself."""
+    """Equal rows of an all-to-all, of which each domain, and each rank in it, gets one and makes the others itself."""
+    reach: float = inf
+    """Most domains that they are meant for."""
 
 
 NEXT_TO_EACH_OTHER = Spacing(1)

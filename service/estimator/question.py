@@ -606,6 +606,12 @@ class Software(Strict):
     stack where absent."""
     cuda_graphs: bool = False
     """Kernels of a whole step are launched as one graph, so the device never waits for the host."""
+    partial_graphs: bool = False
+    """Graphs hold attention and router of each layer of experts, up to the dispatch; dispatch and routed experts are
+    launched one by one (cuda_graph_scope attn, moe_router, moe_preprocess)."""
+    routed_nodes: Annotated[int, Interval(ge=1, le=1 << 16)] | None = None
+    """Most nodes on which the experts of one token lie (group-limited routing, DeepSeek-V3: 4); as many as there are
+    where absent."""
     expert_overlap: bool = False
     """The exchange of experts' tokens runs beside the compute of another micro-batch."""
     dispatcher: DispatcherName | None = None

@@ -50,6 +50,9 @@ class RunRecipe:
 
 _CONTAINER = re.compile(r"(?P<origin>NeMo container |/nemo:)(?P<release>\d\d(?:\.\d\d)+)")
 _OTHER_RELEASE = re.compile(r"recompute.* at HEAD", re.DOTALL)
+WHOLE_GRAPHS = ("layer", "step")
+"""Graphs that leave nothing of a layer to be launched by itself."""
+
 DEGREES = ("tp", "pp", "cp", "ep")
 """Columns of a layout that a recipe fixes; replicas follow from the GPUs."""
 
@@ -102,13 +105,16 @@ class ReleasedRecipe:
     def stack(self) -> dict[str, Any]:
         """Fields of the training software."""
         given = {"cuda_graphs": self.cuda_graphs != "none", "fp8_attention": self.fp8_attention}
-        if not self.dispatcher:
-            return given
+        return {**given, **self.exchange, "fused_experts": self.fused_experts} if self.dispatcher else given
+
+    @property
+    def exchange(self) -> dict[str, Any]:
+        """Those of them that a release sets for experts in every layout."""
         return {
-            **given,
+            "cuda_graphs": self.cuda_graphs != "none",
+            "partial_graphs": self.cuda_graphs not in ("none", *WHOLE_GRAPHS),
             "dispatcher": "alltoall" if self.dispatcher == "alltoall" else "flex",
             "expert_overlap": self.expert_overlap != "none",
-            "fused_experts": self.fused_experts,
         }
 
     @property
@@ -143,16 +149,29 @@ def released_recipe_of(row: MeasuredRow) -> ReleasedRecipe | None:
     if container is None:
         return None
     fixed = DEGREES if container["origin"].startswith("NeMo") else (*DEGREES, "gbs")  # cards run other recipes, too
-    at, asked = _released(container["release"]), (row.text("model").lower(), row.text("gpu").split("-")[0])
     degrees = {name: row.text(name) or "1" for name in fixed}
     fitting = [
         one
-        for one in released_recipes()
-        if (one.model, one.gpu) == asked
-        and _format_of(row) in one.precision.split("|")
+        for one in _recipes_of(row)
+        if _format_of(row) in one.precision.split("|")
         and all(getattr(one, name) == degree for name, degree in degrees.items())
     ]
-    earlier = [one for one in fitting if _released(one.release) <= at]
+    return _nearest(row, container["release"], fitting)
+
+
+def nearest_recipe_of(row: MeasuredRow) -> ReleasedRecipe | None:
+    """The recipe of a row's model, GPU and release, or of the nearest one, whatever its degrees."""
+    container = _CONTAINER.search(row.text("framework_version"))
+    return container and _nearest(row, container["release"], _recipes_of(row))
+
+
+def _recipes_of(row: MeasuredRow) -> list[ReleasedRecipe]:
+    asked = row.text("model").lower(), row.text("gpu").split("-")[0]
+    return [one for one in released_recipes() if (one.model, one.gpu) == asked]
+
+
+def _nearest(row: MeasuredRow, release: str, fitting: list[ReleasedRecipe]) -> ReleasedRecipe | None:
+    earlier = [one for one in fitting if _released(one.release) <= _released(release)]
     nearest = reversed(earlier) if earlier else iter(fitting)
     return max(nearest, key=lambda one: one.gbs == row.text("gbs"), default=None)
 
@@ -198,6 +217,8 @@ def put_run_recipe(row: MeasuredRow, draft: Draft) -> None:
     if released := released_recipe_of(row):
         draft.stack.update(released.stack)
         draft.unmodelled.extend(f"recipe: {detail}" for detail in released.unmodelled)
+    elif draft.model.get("num_experts") and (nearest := nearest_recipe_of(row)):
+        draft.stack.update(nearest.exchange)
     for run in run_recipes():
         if run.holds(row):
             for part in PARTS:

@@ -34,7 +34,7 @@ STEP_CLASSES: dict[str, tuple[StepClass, ...]] = {
     DENSE: ("known stack", "other stack"),
     "new GPU": ("new GPU",),
     "old GPU": ("old GPU",),
-    "MoE": ("MoE",),
+    "MoE": ("MoE", "MoE, dispatcher unknown"),
     EVERY: get_args(StepClass),
 }
 """Classes that are summarised over all sources; none has the steps that are scored apart."""
@@ -64,8 +64,12 @@ class StepScorer:
     def __init__(self, evaluations: Sequence[Evaluation]) -> None:
         scored = [(one, row) for one in evaluations if (row := step_row_of(one)) is not None]
         shipped = {row.id for one, row in scored if _is_shipped(one.row)}
-        known = {name: found for name, found in shipped_held_out().predicted_seconds.items() if name in shipped}
-        self.held_out = {one.row.id: one for one in held_out_steps([row for _, row in scored], known)}
+        whole = shipped_held_out()
+        known, withheld = (
+            {name: found for name, found in seconds.items() if name in shipped}
+            for seconds in (whole.predicted_seconds, whole.withheld_seconds)
+        )
+        self.held_out = {one.row.id: one for one in held_out_steps([row for _, row in scored], known, withheld)}
         self.ours = {name: one.comparison for name, one in self.held_out.items()}
         """Predictions that never saw their source: by other constants, or of a source that gave the served none."""
         for one, row in scored:

@@ -23,7 +23,7 @@ from service.errors import Refused, TraincostError
 from service.estimator import estimate
 from service.estimator.answer import Estimate, Interval, Memory, StageMemory, Verdict
 from service.estimator.question import Question, StackName
-from service.estimator.software.stacks import software_of
+from service.estimator.software.stacks import requested_software, software_of
 from service.estimator.time.step import Operations, step_class_of, waiting_fraction
 from service.evaluation.frameworks import CELLS, table_of
 from service.evaluation.questions import UNSTATED_PART, question_of, reason_of
@@ -319,7 +319,12 @@ def evaluate_step(row: MeasuredRow, catalogue: Catalogue) -> Evaluation:
         measured = measured_step_seconds(row, predicted)
     except NotExpressible as error:
         return replace(evaluation, reason=str(error))
-    step_class = step_class_of(predicted.operations, predicted.estimate.resolved.gpu, is_sparse=is_sparse)
+    step_class = step_class_of(
+        predicted.operations,
+        predicted.estimate.resolved.gpu,
+        is_sparse=is_sparse,
+        states_dispatcher=requested_software(predicted.question.recipe).dispatcher is not None,
+    )
     return replace(
         evaluation,
         figure_class=APART if is_scored_apart(row) else step_class,

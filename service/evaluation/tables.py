@@ -256,5 +256,6 @@ def write_held_out(catalogue: Catalogue) -> tuple[Path, dict[StepClass, float]]:
     model = FittedSteps()
     model.fit(rows)
     predicted = steps.held_out_seconds(rows, model)
-    text = steps.held_out_text(predicted, shipped_seconds(evaluations))
-    return write_generated(HELD_OUT, text.encode), step_spreads(rows, steps.rounded(predicted))
+    withheld = steps.held_out_seconds(rows, model, withholds=True)
+    text = steps.held_out_text(predicted, withheld, shipped_seconds(evaluations))
+    return write_generated(HELD_OUT, text.encode), step_spreads(rows, steps.rounded(predicted), steps.rounded(withheld))

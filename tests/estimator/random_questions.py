@@ -275,6 +275,8 @@ def _software(chance: Random, stack: StackName) -> Software:
         "logits_until": get_args(HeldUntil),
         "step_in_backward": (True,),
         "cuda_graphs": (True,),
+        "partial_graphs": (True,),
+        "routed_nodes": (1, 4),
         "tensor_overlap": (True, False),
         "expert_overlap": (True,),
         "overlap_reduce": (True, False),

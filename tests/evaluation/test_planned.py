@@ -44,7 +44,7 @@ def test_the_best_plan_of_deepseek_is_close_to_its_own_layout(runs: list[Planned
     """Sixteen ranks hold a replica and run DualPipe, as published, though two of them split each layer."""
     (layout,) = (run.layout for run in runs if run.row.text("id") == "S-017")
     assert (layout.tensor * layout.pipeline, layout.reshard_after_forward) == (16, False)
-    assert layout.expert in (64, 128)
+    assert layout.expert in (32, 64, 128)
     assert layout.schedule == "dualpipe"
 
 

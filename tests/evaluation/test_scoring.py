@@ -78,21 +78,29 @@ def test_shipped_predictions_are_of_these_formulas(steps: tuple[Evaluation, ...]
 
 
 def test_the_file_is_what_was_written(steps: tuple[Evaluation, ...]) -> None:
-    written = held_out_text(shipped_held_out().predicted_seconds, shipped_seconds(steps))
+    shipped = shipped_held_out()
+    written = held_out_text(shipped.predicted_seconds, shipped.withheld_seconds, shipped_seconds(steps))
     assert HELD_OUT.read_text(encoding="utf-8").partition("\n")[2] == written.partition("\n")[2]
 
 
 @pytest.mark.parametrize("name", RESIDUALS)
 def test_spread_is_that_of_the_held_out_steps(name: StepClass, steps: tuple[Evaluation, ...]) -> None:
-    spreads = step_spreads(step_rows_of(steps), shipped_held_out().predicted_seconds)
+    shipped = shipped_held_out()
+    spreads = step_spreads(step_rows_of(steps), shipped.predicted_seconds, shipped.withheld_seconds)
     assert RESIDUALS[name] == spreads[name]
+
+
+def test_what_a_recipe_leaves_open_widens_its_interval(steps: tuple[Evaluation, ...]) -> None:
+    stated = {row.id for row in step_rows_of(steps) if row.question.model.num_experts and row.states_dispatcher}
+    assert stated == shipped_held_out().withheld_seconds.keys()
+    assert RESIDUALS["MoE, dispatcher unknown"] > RESIDUALS["MoE"]
 
 
 def test_an_interval_never_saw_the_source_that_it_is_for(steps: tuple[Evaluation, ...]) -> None:
     rows, shipped = step_rows_of(steps), shipped_held_out().predicted_seconds
-    before = {one.row.id: one.spread_fraction for one in held_out_steps(rows, shipped)}
+    before = {one.row.id: one.spread_fraction for one in held_out_steps(rows, shipped, {})}
     worse = {name: seconds * (3.0 if "bloom" in name else 1.0) for name, seconds in shipped.items()}
-    after = {one.row.id: one.spread_fraction for one in held_out_steps(rows, worse)}
+    after = {one.row.id: one.spread_fraction for one in held_out_steps(rows, worse, {})}
     bloom = [name for name in shipped if "bloom" in name]
     assert [before[name] for name in bloom] == [after[name] for name in bloom]
     wider, narrower = after["T-internevo-0001"], before["T-internevo-0001"]
@@ -112,7 +120,7 @@ def test_what_is_counted_apart_moves_no_other_figure(steps: tuple[Evaluation, ..
     rows = step_rows_of(steps)
     shipped = shipped_held_out().predicted_seconds
     without = [row for row in rows if not row.is_scored_apart]
-    assert step_spreads(rows, shipped) == step_spreads(without, shipped)
+    assert step_spreads(rows, shipped, {}) == step_spreads(without, shipped, {})
 
 
 def test_scores_stand_beside_baselines(found: Accuracy) -> None:
@@ -128,9 +136,9 @@ def test_scores_stand_beside_baselines(found: Accuracy) -> None:
 def test_a_class_of_one_source_is_judged_by_the_other_unfitted_one(steps: tuple[Evaluation, ...]) -> None:
     rows, shipped = step_rows_of(steps), shipped_held_out().predicted_seconds
     volta = [row for row in rows if row.source_key == "dlperf"]
-    assert all(one.spread_fraction is None for one in held_out_steps(volta, shipped))
+    assert all(one.spread_fraction is None for one in held_out_steps(volta, shipped, {}))
     before, after = (
-        {one.row.id: one.spread_fraction for one in held_out_steps(rows, predicted)}
+        {one.row.id: one.spread_fraction for one in held_out_steps(rows, predicted, {})}
         for predicted in (
             shipped,
             {name: seconds * (1.0 if "dlperf" in name else 2.0) for name, seconds in shipped.items()},
@@ -140,12 +148,12 @@ def test_a_class_of_one_source_is_judged_by_the_other_unfitted_one(steps: tuple[
 
 
 def test_width_is_that_of_the_spread(found: Accuracy, steps: tuple[Evaluation, ...]) -> None:
-    spreads = {str(name): spread for name, spread in RESIDUALS.items()}
     waiting = {row.id: row.waiting_fraction for row in step_rows_of(steps)}
     evaluations = [one for one in found.steps_worst if one.step_class != APART]
     assert evaluations
     for one in evaluations:
-        spread = max(LEAST_RESIDUAL, spreads[one.step_class] * spread_scale(waiting[one.id]))
+        step_class = next(name for name in RESIDUALS if name == one.step_class)
+        spread = max(LEAST_RESIDUAL, RESIDUALS[step_class] * spread_scale(waiting[one.id], step_class))
         assert one.high_seconds / one.value_seconds == pytest.approx(exp(spread))
         assert one.value_seconds / one.low_seconds == pytest.approx(exp(spread))
 

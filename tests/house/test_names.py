@@ -35,10 +35,11 @@ COUNTS = frozenset({
     "layer_branches", "layers", "local_ranks", "maximum", "measured_scale", "micro_batches", "micro_batches_in_flight",
     "minimum", "most_parameters_served", "one_group_parameters",
     "network_scale", "optimal_parameters", "own_scale", "padded_vocabulary",
-    "number_or_column", "passes", "piece_copies", "product_scale", "rank_logits", "ranks", "recomputed_layers",
+    "number_or_column", "passes", "piece_copies", "product_scale", "rank_logits", "ranks", "reach", "recomputed_layers",
     "reduce_bucket_numbers", "reduced_group",
     "repeated_forwards", "rows", "rule_parameters",
-    "scale", "shape", "shards", "slowness", "spread_scale", "square_root", "stack_scale",
+    "scale", "shape", "shards", "slowness", "sparse_launches", "sparse_layers",
+    "spread_scale", "square_root", "stack_scale",
     "stride", "summed", "summed_by_shape", "take", "trained_layers", "trained_numbers", "undivided_share",
     "warm_flights", "warm_passes", "where", "where_needed", "wide_numbers",
 })  # fmt: skip

@@ -53,6 +53,33 @@ def test_llama_405b_runs_as_fast_as_published(case: Case) -> None:
     assert case.agrees(found.flop.per_token_flop * found.step.tokens_per_s_per_gpu.value / 1e12)
 
 
+def deepseek_v3(case: Case) -> Estimate:
+    """The answer about its training, as its report lays it out."""
+    given = case.inputs
+    stack = {"name": "megatron-core", "dispatcher": "flex", "routed_nodes": 4}
+    body = {
+        "model": "deepseek-v3",
+        "recipe": {
+            "sequence_length": given["sequence_length"],
+            "global_batch": given["global_batch"],
+            "precision": "fp8-deepseek",
+            "moment_dtype": "bf16",
+            "recompute": {"granularity": "selective", "modules": ["layernorm", "mla_up_proj", "moe_act"]},
+            "stack": stack,
+        },
+        "layout": {"pipeline": 16, "expert": 64, "schedule": "dualpipe", "stage_layers": given["stage_layers"]},
+        "cluster": {"gpu": "h800-sxm5-80gb", "gpus": 2048},
+    }
+    return estimate(read_question(body, shipped_catalogue()).question)
+
+
+@pytest.mark.parametrize("case", cases("steps", "deepseek_v3"))
+def test_deepseek_v3_runs_as_fast_as_published(case: Case) -> None:
+    found = deepseek_v3(case).step.tokens_per_s_per_gpu
+    assert case.agrees(found.value)
+    assert found.low < case.expected < found.high
+
+
 TABLES = {"megatron2021_t1": 0.034, "korthikanti2022_t5": 0.036}
 """Tables of Megatron-LM's papers by source: the mean error that one scalar for the stack may leave.
 Source of the rows: arXiv:2104.04473, table 1; arXiv:2205.05198, table 5."""

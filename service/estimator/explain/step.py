@@ -35,7 +35,7 @@ from service.estimator.run.run import (
     utilisation_fraction,
 )
 from service.estimator.software.precision import highest_peak_flop_per_s, peak_flop_per_s
-from service.estimator.time import collectives, communication, kernels, optimizer, step
+from service.estimator.time import collectives, communication, host, kernels, optimizer, step
 from service.estimator.time.collectives import Interconnect, transfer_seconds
 from service.estimator.workload import Workload
 
@@ -232,20 +232,27 @@ def _loss(slowest: Slowest, _: str) -> PartExpression:
 
 def _host(slowest: Slowest, _: str) -> PartExpression:
     """Launches of kernels that take longer than the kernels run."""
-    workload, stage, compute = slowest.workload, slowest.work.loaded.stage, slowest.work.micro.compute
-    shapes = zip(stage.kind_counts, workload.ledger.shapes, strict=True)
+    workload, stage, micro = slowest.workload, slowest.work.loaded.stage, slowest.work.micro
+    if workload.software.cuda_graphs and not workload.software.partial_graphs:
+        return host.host_seconds, Expression("0", {"cuda_graphs": True})
     inputs: Inputs = {
         **slowest.accumulation,
-        "layers": float(stage.layers),
-        "sparse_layers": float(summed(count for count, shape in shapes if shape.is_sparse)),
-        **fields_of(workload.constants, "layer_host_seconds", "sparse_layer_host_seconds"),
-        "computing_seconds": float(compute.total_seconds - compute.host),
+        "computing_seconds": float(micro.compute.total_seconds - micro.compute.host),
+        "exposed_seconds": float(micro.exposed.total_seconds),
     }
-    launches = "layers * layer_host_seconds + sparse_layers * sparse_layer_host_seconds"
-    text = f"accumulation * max(0, {launches} - computing_seconds)"
-    if workload.software.cuda_graphs:
-        return step.host_seconds, Expression("0", {"cuda_graphs": True})
-    return step.host_seconds, Expression(text, inputs)
+    launches = []
+    if not workload.software.partial_graphs:
+        inputs |= {"layers": float(stage.layers), **fields_of(workload.constants, "layer_host_seconds")}
+        launches.append("layers * layer_host_seconds")
+    if workload.model.num_experts:
+        inputs |= {
+            "sparse_layers": float(host.sparse_layers(workload, stage)),
+            "launches": float(host.sparse_launches(workload, slowest.resolved.degrees)),
+            **fields_of(workload.constants, "host_launch_seconds"),
+        }
+        launches.append("sparse_layers * launches * host_launch_seconds")
+    text = f"{' + '.join(launches)} - computing_seconds - exposed_seconds"
+    return host.host_seconds, Expression(f"accumulation * max(0, {text})", inputs)
 
 
 def _transfers(groups: dict[str, tuple[float, tuple[Transfer, ...]]], interconnect: Interconnect) -> Expression:
@@ -364,7 +371,8 @@ def _beside_and_waiting(slowest: Slowest, transfers: tuple[Transfer, ...], every
 def _free_seconds(slowest: Slowest) -> float:
     """Compute of one micro-batch under which no other axis hides."""
     hidden = sum(_hidden_seconds(slowest, axis) for axis in ("tensor", "context", "expert", "pipeline"))
-    return float(slowest.work.micro.compute.total_seconds) - hidden
+    compute = slowest.work.micro.compute
+    return float(compute.total_seconds - compute.host) - hidden
 
 
 def _exposed_offload(slowest: Slowest, _: str) -> PartExpression:
@@ -377,7 +385,7 @@ def _exposed_offload(slowest: Slowest, _: str) -> PartExpression:
         "kept_bytes": float(summed(slowest.work.loaded.load.kept_bytes)),
         "host_bytes_per_s": workload.gpu.host_bytes_per_s,
         "host_link_fraction": kernels.HOST_LINK_FRACTION,
-        "computing_seconds": float(micro.compute.total_seconds),
+        "computing_seconds": float(micro.compute.total_seconds - micro.compute.host),
         "exposed_seconds": float(micro.exposed.total_seconds - micro.exposed.offload),
     }
     away = "2 * kept_bytes / (host_bytes_per_s * host_link_fraction)"
@@ -524,6 +532,9 @@ def _optimizer(slowest: Slowest, _: str) -> PartExpression:
         }
         formula = optimizer.orthogonalization_seconds
         text += " + max(dense_seconds / ranks + expert_seconds / expert_ranks, longest_seconds)"
+    launched = float(host.update_host_seconds(workload, degrees, slowest.work.loaded.stage))
+    if launched:
+        inputs["host_seconds"], text = launched, f"max({text}, host_seconds)"
     return formula, Expression(text, inputs)
 
 

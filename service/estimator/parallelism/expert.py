@@ -1,5 +1,7 @@
 """Expert parallelism: experts placed on ranks, and their all-to-all."""
 
+from math import inf
+
 from service.estimator.degrees import NEXT_TO_EACH_OTHER, Degrees, Spacing, Transfer, evaluated_once, stages_are_first
 from service.estimator.numeric import Amount, Condition, both, divides, either, implies, where
 from service.estimator.parallelism.stages import stream_bytes
@@ -61,7 +63,8 @@ def layer_transfers(workload: Workload, degrees: Degrees, forwards: Amount, back
         them, tokens on their way to experts and gradients of experts' results, narrower where the precision recipe has
         a format for them, so that the mean is sent;
         expert-tensor ranks gather and reduce the same tokens f + r times; the flex dispatcher sends a token once to
-        each domain; the allgather dispatcher gathers the tokens of all E t_e ranks and reduces them back, f + r times
+        each domain, of DeepSeek-V3's kind of routing to routed_nodes at most, and there once to each rank; the
+        allgather dispatcher gathers the tokens of all E t_e ranks and reduces them back, f + r times
     Args:
         forwards: forward passes of the mean layer's experts, f [1]
         backwards: backward passes of the mean layer, r [1]
@@ -85,9 +88,11 @@ def layer_transfers(workload: Workload, degrees: Degrees, forwards: Amount, back
     narrow = workload.precision.dispatch_bytes or workload.precision.element_bytes
     mean = (1 + narrow / workload.precision.element_bytes) / 2
     copies = over / max(1, under) if workload.software.dispatcher == "flex" else 1.0
-    spacing = Spacing(degrees.expert_tensor)
+    nodes = workload.software.routed_nodes
+    reach = inf if nodes is None else nodes * max(1.0, workload.cluster.gpus_per_node / workload.cluster.scale_up_gpus)
+    spacing, passes = Spacing(degrees.expert_tensor), 2 * (forwards + backwards)
     return (
-        Transfer("all_to_all", visits * mean, 2 * (forwards + backwards), degrees.expert, spacing, "tokens", copies),
+        Transfer("all_to_all", visits * mean, passes, degrees.expert, spacing, "tokens", copies, reach),
         Transfer("all_gather", visits * split, forwards + backwards, split, NEXT_TO_EACH_OTHER, "tokens"),
         Transfer("reduce_scatter", visits * split, forwards + backwards, split, NEXT_TO_EACH_OTHER, "tokens"),
     )

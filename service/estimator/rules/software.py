@@ -152,6 +152,10 @@ SOFTWARE_RULES: dict[str, WorkloadRule] = {
             not w.software.expert_overlap or (w.implementation.uses_transformer_engine and bool(w.model.num_experts))
         )
     ),
+    "partial_graphs_leave_experts": Rule(
+        lambda w, _: not w.software.partial_graphs or (w.software.cuda_graphs and bool(w.model.num_experts))
+    ),
+    "routed_nodes_need_experts": Rule(lambda w, _: w.software.routed_nodes is None or bool(w.model.num_experts)),
     "fp8_attention_has_a_kernel": Rule(
         lambda w, _: not w.software.fp8_attention or _runs_fp8_attention(w),
         lambda w, _: {"kernel": w.kernel, "generation": generation(w.gpu)},

@@ -319,7 +319,7 @@ as much as any other: billed hours include older software, evaluation, waiting f
 Source: service.calibration.scores over the main runs of published/totals.csv."""
 
 
-PLAN_RESIDUALS = (0.11, 0.69)
+PLAN_RESIDUALS = (0.08, 0.69)
 """80 % of published runs took between exp(low) and exp(high) of the GPU-hours of their best plan, each source counting
 as much as any other: beside what RUN_RESIDUALS says, no lab tried every layout, and the best of many predictions is one
 that is too good.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Literal
 
 from service.estimator.answer import CollectiveName
@@ -447,15 +448,20 @@ def all_reduce_seconds(tensor_bytes: Amount, group: Group, interconnect: Interco
 
 
 def exchange_seconds(
-    held_bytes: Amount, group: Group, interconnect: Interconnect, crossing_share: Amount = 1.0
+    held_bytes: Amount,
+    group: Group,
+    interconnect: Interconnect,
+    crossing_share: Amount = 1.0,
+    linked_share: Amount = 1.0,
 ) -> Amount:
     """Seconds of one all-to-all in two levels: sorted by adapter inside each domain, then sent; both wires at once.
 
-    Formula: a + r sqrt(S) + (l-1) a_link + (k-1) a_network + max(t_link, x (n-l)/n S/B_network)
+    Formula: a + r sqrt(S) + (l-1) a_link + (k-1) a_network + max(y t_link, x (n-l)/n S/B_network)
     Args:
         held_bytes: bytes that one rank sends in all, S [byte]
         group: n ranks, l of them in one domain, k domains
         crossing_share: part of what is meant for other domains that crosses, where copies are made behind, x [1]
+        linked_share: the same of ranks, and of the links, y [1]
     Returns: seconds of one exchange [s]
     Source: definition; what leaves the domain does so on the adapter of the rank that it goes to (NCCL 2.12, PXN)
 
@@ -468,24 +474,25 @@ def exchange_seconds(
     crossing = (
         crossing_share * (group.ranks - group.local) / group.ranks * held_bytes / interconnect.network_bytes_per_s
     )
-    wire = maximum(link_seconds(held_bytes, group.local, curve, interconnect), crossing)
+    wire = maximum(linked_share * link_seconds(held_bytes, group.local, curve, interconnect), crossing)
     return fixed_seconds(held_bytes, curve) + hops + wire
 
 
-def crossing_share(copies: Amount, domains: Amount) -> Amount:
+def crossing_share(copies: Amount, domains: Amount, reach: float = inf) -> Amount:
     """Part of the copies of a token meant for other domains that crosses, where each domain gets it once.
 
-    Formula: k (1 - (1 - 1/k)^x) / x: domains that x copies reach by chance, of k, over the copies; 1 for one copy
+    Formula: min(q, k (1 - (1 - 1/k)^x)) / x: domains that x copies reach by chance, of k, over the copies; 1 for one
     Args:
         copies: copies of each token, x [1]
-        domains: domains of the group, k [1]
+        domains: domains of the group, or its ranks, k [1]
+        reach: most domains that routing allows, q [1]
     Returns: share of the bytes [1]
     Source: definition; deepseek-ai/DeepEP README (forwarding from RDMA to NVLink)
 
-    >>> crossing_share(1, 4), crossing_share(8, 2)
-    (1.0, 0.2490234375)
+    >>> crossing_share(1, 4), crossing_share(8, 2), crossing_share(8, 64, 4)
+    (1.0, 0.2490234375, 0.5)
     """
-    return domains * (1 - (1 - 1 / domains) ** copies) / copies
+    return minimum(reach, domains * (1 - (1 - 1 / domains) ** copies)) / copies
 
 
 def send_seconds(sent_bytes: Amount, group: Group, interconnect: Interconnect) -> Amount:
@@ -558,5 +565,7 @@ def _once_seconds(transfer: Transfer, interconnect: Interconnect) -> Amount:
     if transfer.collective == "reduce_scatter":
         return ring_seconds(tensor_bytes, group, interconnect.link.reduce_scatter, interconnect)
     if transfer.collective == "all_to_all":
-        return exchange_seconds(tensor_bytes, group, interconnect, crossing_share(transfer.copies, group.domains))
+        crossing = crossing_share(transfer.copies, group.domains, transfer.reach)
+        linked = crossing_share(transfer.copies, group.ranks)
+        return exchange_seconds(tensor_bytes, group, interconnect, crossing, linked)
     return send_seconds(tensor_bytes, group, interconnect)

@@ -184,10 +184,15 @@ class ExposedSeconds:
         return summed_by_shape((self.tensor, self.context, self.expert, self.data, self.pipeline, self.offload))
 
 
+EXCHANGING_FRACTION = 20 / 132
+"""Share of a GPU's processors that DualPipe's kernels of exchange take from the compute beside them.
+Source: DeepSeek-V3, arXiv:2412.19437, section 3.2.2: 20 of an H800's 132."""
+
+
 def _hidden_experts(workload: Workload, degrees: Degrees, layout: CompleteLayout, most: Amount) -> Amount:
-    """Exchange of experts' tokens that runs beside another micro-batch, where there is one, less contention."""
+    """Exchange of experts' tokens that hides beside another micro-batch, where there is one, less contention."""
     if layout.schedule == "dualpipe":
-        return where(degrees.pipeline > 1, most, 0.0)
+        return where(degrees.pipeline > 1, (1 - EXCHANGING_FRACTION) * most, 0.0)
     if not workload.software.expert_overlap:
         return 0.0
     return where(degrees.accumulation > 1, (1 - workload.constants.contention_fraction) * most, 0.0)
@@ -214,9 +219,9 @@ def exposed_seconds(
 
     Compute hides each second of communication once, and never more than it lasts. A ring of context ranks hides under
     attention, their other exchanges do not; tensor ranks that split the sequence hide the overlapped share; DualPipe
-    hides the exchange of experts; sends hide between interleaved chunks; sharded weights and gradients travel beside
-    compute and slow it, or wait where their overlap is off. Activations go to host memory and back beside all of that,
-    on a wire of their own.
+    hides the exchange of experts, but for the processors that exchange; sends hide between interleaved chunks; sharded
+    weights and gradients travel beside compute and slow it, or wait where their overlap is off. Activations go to host
+    memory and back beside all of that, on a wire of their own.
 
     Source:
         Narayanan et al. 2021, arXiv:2104.04473, section 3; DeepSeek-V3, arXiv:2412.19437, section 3.2.1
@@ -235,7 +240,7 @@ def exposed_seconds(
     sends, sharded, waits = to_stages.total_seconds, to_replicas.beside_seconds, to_replicas.waiting_seconds
     tensors = summed(one.total_seconds for one in by_kind)
     away = offloaded_activation_seconds(workload, load) if layout.offload in OFFLOADED_ACTIVATIONS else 0.0
-    hidden_exchange = minimum(exchange, compute.attention + compute.host) if method == "ring" else 0.0
+    hidden_exchange = minimum(exchange, compute.attention) if method == "ring" else 0.0
     computing = compute.total_seconds
     free = computing - hidden_exchange
     overlaps = TENSOR_OVERLAP_FRACTION if workload.software.tensor_overlap else 0.0

@@ -9,7 +9,7 @@ from service.estimator.degrees import WEIGHTS, Degrees, divisors
 from service.estimator.model.ledger import Op, OpKind, Ops, Split, is_rerun, rerun_flop
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.parallelism.stages import RankParameters
-from service.estimator.question import AttentionName, Model
+from service.estimator.question import AttentionName, DispatcherName, Model
 from service.estimator.software.precision import Format, fp8_attention_gains, known_peak_flop_per_s, quantization_of
 from service.estimator.software.versions import at_least, generation
 from service.estimator.time.rates import (
@@ -443,7 +443,23 @@ def kernel_seconds(flop: Amount, moved_bytes: Amount, flop_per_s: Amount, bytes_
     return maximum(flop / flop_per_s, moved_bytes / bytes_per_s) + LAUNCH_SECONDS
 
 
-FUSED = ("moe.up", "moe.activation", "moe.down")
+GROUP_TOKENS = 64.0
+"""Tokens of one expert whose time a grouped product loses: its last tile is half full on average.
+Source: definition; TILE / 2."""
+
+SHUFFLES = ("moe.dispatch", "moe.combine")
+"""Permutations of tokens by expert and back."""
+
+SHUFFLE_FRACTION = 0.8
+"""Share of the rate of streaming kernels that permutations reach, which gather rows.
+Source: an assumption; rows of 4 KiB and more."""
+
+SHUFFLE_PASSES: dict[DispatcherName, int] = {"alltoall": 2, "allgather": 1, "flex": 1}
+"""Permutations on each side of an exchange: of all tokens by expert, and of those received by local expert; the flex
+dispatcher does the first inside its exchange.
+Source: NVIDIA/Megatron-LM@1d9edcf8c docs/discussions/deepseek-v3-gb200-optimization, 2.1.1."""
+
+FUSED = ("moe.up", "moe.activation", "moe.bias", "moe.down")
 """Operations of experts that one kernel does in each pass: it streams no activation, and converts what the second
 product reads forward and the first one backward. Source: NVIDIA-NeMo/Megatron-Bridge@51885cf13 perf_recipes
 (use_transformer_engine_op_fuser, grouped MLP of cuDNN's CuTe DSL)."""
@@ -454,8 +470,8 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workloa
 
     Formula:
         forward: (m, n, k); backward: the mean of (m, k, n) and (k, n, m) for each gradient that is needed; each
-        over x where a side is no multiple of ALIGNED_SIDE, over g where tokens are dealt to experts, whose products run
-        side by side, or one after another where they are not grouped;
+        over x where a side is no multiple of ALIGNED_SIDE, over g m / (m + GROUP_TOKENS) where tokens are dealt to
+        several experts, whose products run side by side, or one after another where they are not grouped;
         cast: c (m k + m n) / W, c = Rates.cast_bytes, but for what fused experts convert themselves; and what makes
         frozen matrices of 4 bits wide
     Args:
@@ -467,7 +483,9 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workloa
     products, constants = rates.of(op), workload.constants
     aligned = where(n % ALIGNED_SIDE == 0, 1.0, constants.misaligned_fraction)
     aligned = aligned * where(k % ALIGNED_SIDE == 0, 1.0, constants.misaligned_fraction)
-    slowdown = 1 / (aligned * (constants.grouped_fraction if op.holds_experts else 1.0))
+    slowdown = 1 / aligned
+    if op.holds_experts:
+        slowdown = slowdown * where(copies > 1, (1 + GROUP_TOKENS / m) / constants.grouped_fraction, 1.0)
     if op.holds_experts and not workload.software.grouped_experts:
         slowdown, copies = slowdown * copies, 1.0
     launches = copies if op.holds_experts else 1
@@ -578,7 +596,8 @@ def op_seconds(op: Op, workload: Workload, degrees: Degrees, split: tuple[Amount
 
     Formula:
         products and attention by their own functions; what only streams: its bytes over W and a launch, once more for
-        each gradient; nothing for the activation of fused experts
+        each gradient; permutations take SHUFFLE_PASSES of that over SHUFFLE_FRACTION; nothing for what fused experts
+        do in their products
     Args:
         split: divisor of each split [1]
     Returns: forward and backward seconds [s]
@@ -591,7 +610,10 @@ def op_seconds(op: Op, workload: Workload, degrees: Degrees, split: tuple[Amount
         return attention_seconds(op, workload, divisor, scale, rates)
     if workload.software.fused_experts and op.name in FUSED:
         return OpSeconds(0.0, 0.0)
-    moved = (op.moved_bytes / divisor + op.whole_bytes) * scale / rates.bytes_per_s + LAUNCH_SECONDS
+    moved = (op.moved_bytes / divisor + op.whole_bytes) * scale / rates.bytes_per_s
+    if op.name in SHUFFLES:
+        moved = moved * SHUFFLE_PASSES[workload.software.dispatcher or "alltoall"] / SHUFFLE_FRACTION
+    moved = moved + LAUNCH_SECONDS
     return OpSeconds(moved, op.gradients * moved)
 
 

@@ -11,7 +11,7 @@ from service.estimator.constants import calibration_of, measured_scale, own_spre
 from service.estimator.degrees import Degrees
 from service.estimator.memory.activations import RankLoad, rank_logits, repeated_forwards, trained_layers
 from service.estimator.memory.memory import OFF_DEVICE
-from service.estimator.numeric import Amount, ceil_div, doublings, maximum, minimum, summed, summed_by_shape, where
+from service.estimator.numeric import Amount, ceil_div, doublings, maximum, minimum, summed_by_shape, where
 from service.estimator.parallelism import pipeline
 from service.estimator.parallelism.stages import Stage
 from service.estimator.question import Gpu, ImplementationName, StackName
@@ -24,6 +24,7 @@ from service.estimator.time.communication import (
     exposed_seconds,
     once_a_step,
 )
+from service.estimator.time.host import host_seconds, update_host_seconds
 from service.estimator.time.kernels import (
     ComputeSeconds,
     accumulation_seconds,
@@ -40,9 +41,9 @@ from service.estimator.time.optimizer import (
 )
 from service.estimator.workload import Workload
 
-StepClass = Literal["known stack", "other stack", "new GPU", "old GPU", "MoE"]
+StepClass = Literal["known stack", "other stack", "new GPU", "old GPU", "MoE", "MoE, dispatcher unknown"]
 """What the error of a step depends on most: do several sources run its stack, is its GPU's generation fitted, are
-there experts?"""
+there experts, and does its recipe state how tokens reach them?"""
 
 FITTED_GENERATIONS = ("Ampere", "Hopper")
 """Generations of GPUs whose published steps of dense models give constants; dense models on all others are predicted
@@ -60,14 +61,16 @@ be judged by another one.
 Source: the measurements that ship with service.calibration."""
 
 RESIDUALS: dict[StepClass, float] = {
-    "known stack": 0.023,
-    "other stack": 0.056,
-    "new GPU": 0.062,
+    "known stack": 0.025,
+    "other stack": 0.055,
+    "new GPU": 0.063,
     "old GPU": 0.063,
-    "MoE": 0.214,
+    "MoE": 0.204,
+    "MoE, dispatcher unknown": 0.395,
 }
-"""80 % of published steps lie within exp(-s) and exp(s), s = max(LEAST_RESIDUAL, r (1 + 11 u)), of a prediction by
-constants that never saw their source, by class, u the share of waiting; each source counts as much as any other.
+"""80 % of published steps lie within exp(-s) and exp(s), s = max(LEAST_RESIDUAL, r x), of a prediction by constants
+that never saw their source, by class, x = spread_scale; each source counts as the root of its steps, as in the fit.
+Steps of an unknown dispatcher are those whose recipe states none, and all others predicted as if theirs did not.
 Source: service.calibration, published/held_out.toml against published/throughput.csv."""
 
 LEAST_RESIDUAL = 0.030
@@ -77,7 +80,12 @@ releases."""
 
 
 def step_class_of(
-    stack: Operations, gpu: Gpu, *, is_sparse: bool, known_stacks: Collection[Operations] = KNOWN_STACKS
+    stack: Operations,
+    gpu: Gpu,
+    *,
+    is_sparse: bool,
+    states_dispatcher: bool = True,
+    known_stacks: Collection[Operations] = KNOWN_STACKS,
 ) -> StepClass:
     """The class of a step.
 
@@ -90,12 +98,15 @@ def step_class_of(
     'MoE'
     """
     if is_sparse:
-        return "MoE"
+        return "MoE" if states_dispatcher else "MoE, dispatcher unknown"
     made = generation(gpu)
     if made not in FITTED_GENERATIONS:
         return "old GPU" if made in OLD_GENERATIONS else "new GPU"
     return "known stack" if stack in known_stacks else "other stack"
 
+
+EXPERTS: tuple[StepClass, ...] = ("MoE", "MoE, dispatcher unknown")
+"""Classes of models with experts."""
 
 WAITING_WEIGHT = 11.0
 """How many times as uncertain as compute the waiting of a step is: for transfers, for other stages, for the host.
@@ -123,25 +134,26 @@ _WAITING = ("bubble", "host")
 """Parts in which a device waits, beside exposed transfers."""
 
 
-def spread_scale(waiting: float) -> float:
+def spread_scale(waiting: float, step_class: StepClass) -> float:
     """Spread of a step over that of one that never waits.
 
-    Formula: 1 + WAITING_WEIGHT u
+    Formula: 1 + WAITING_WEIGHT u for dense models; 1 with experts, whose products are as uncertain as their waiting
     Args:
         waiting: share of the step in which a device waits, u [1]
+        step_class: the step's class
     Returns: the scale [1]
     Source: locally weighted conformal prediction: Lei et al. 2018, arXiv:1604.04173, section 5.2; WAITING_WEIGHT
 
-    >>> spread_scale(0.5)
-    6.5
+    >>> spread_scale(0.5, "new GPU"), spread_scale(0.5, "MoE")
+    (6.5, 1.0)
     """
-    return 1 + WAITING_WEIGHT * waiting
+    return 1.0 if step_class in EXPERTS else 1 + WAITING_WEIGHT * waiting
 
 
 def step_interval(workload: Workload, step_seconds: float, waiting: float) -> Interval:
     """The 80 % interval of one step, with the spread of published steps of its class and of the caller's own.
 
-    Formula: t exp(-s) to t exp(s), s = max(LEAST_RESIDUAL, own_spread_fraction(r (1 + 11 u)))
+    Formula: t exp(-s) to t exp(s), s = max(LEAST_RESIDUAL, own_spread_fraction(r x)), x = spread_scale
     Args:
         step_seconds: predicted seconds of one step, t [s]
         waiting: share of the step in which a device waits, u [1]
@@ -153,9 +165,11 @@ def step_interval(workload: Workload, step_seconds: float, waiting: float) -> In
     10.0
     """
     stack = (workload.software.name, workload.software.implementation)
-    usual = RESIDUALS[step_class_of(stack, workload.gpu, is_sparse=bool(workload.model.num_experts))]
+    has_experts, states = bool(workload.model.num_experts), workload.requested.dispatcher is not None
+    step_class = step_class_of(stack, workload.gpu, is_sparse=has_experts, states_dispatcher=states)
+    usual = RESIDUALS[step_class] * spread_scale(waiting, step_class)
     measured = workload.cluster.measured_steps
-    known = own_spread_fraction(workload.calibrated_steps, usual * spread_scale(waiting))
+    known = own_spread_fraction(workload.calibrated_steps, usual)
     spread = max(LEAST_RESIDUAL, own_spread_fraction(measured, known))
     calibration = calibration_of(workload.gpu)
     is_calibrated = bool(measured) or (calibration is not None and calibration.has_seconds)
@@ -176,27 +190,6 @@ class StepOverhead:
     """Mean seconds of one micro-batch on the stages, which the pipeline's ends pass through."""
     filled_fraction: Amount = 0.0
     """Reserved memory of the fullest device over what it has."""
-
-
-def host_seconds(workload: Workload, stage: Stage) -> Amount:
-    """Seconds that the host takes to launch the kernels of one micro-batch on one rank of a stage.
-
-    Formula: layers x t_layer + layers of experts x t_sparse; 0 where they are launched as one graph
-    Args:
-        workload: the workload, with both times in its constants
-    Returns: seconds of one micro-batch [s]
-    Source: StepConstants.layer_host_seconds, sparse_layer_host_seconds
-
-    >>> from service.estimator.samples import sample_workload
-    >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
-    >>> host_seconds(sample_workload(), stage) == 32 * sample_workload().constants.layer_host_seconds
-    True
-    """
-    if workload.software.cuda_graphs:
-        return 0.0
-    shapes = zip(stage.kind_counts, workload.ledger.shapes, strict=True)
-    sparse = summed(count for count, shape in shapes if shape.is_sparse)
-    return stage.layers * workload.constants.layer_host_seconds + sparse * workload.constants.sparse_layer_host_seconds
 
 
 def straggler_seconds(busy_seconds: Amount, workload: Workload, degrees: Degrees) -> Amount:
@@ -353,12 +346,15 @@ def micro_batch_seconds(
         total.recompute = total.recompute * repeated_forwards(workload.recompute, layers, degrees.virtual_pipeline)
     total = total.plus(each.embedding, where(stage.is_first, 1, 0)).plus(each.head, where(stage.is_last, 1, 0))
     compute = total.plus(each.depth, stage.depths)
-    compute.host = maximum(0.0, host_seconds(workload, stage) - compute.total_seconds)
+    exposed = exposed_seconds(workload, degrees, stage, load, layout, compute)
+    working = compute.total_seconds + exposed.total_seconds
+    compute.host = maximum(0.0, host_seconds(workload, degrees, stage) - working)
+    exposed.free = exposed.free + compute.host
     return MicroBatchSeconds(
         stage=stage,
         compute=compute,
         accumulation=accumulation_seconds(workload, degrees, load.parameters),
-        exposed=exposed_seconds(workload, degrees, stage, load, layout, compute),
+        exposed=exposed,
     )
 
 
@@ -429,6 +425,7 @@ def busy_seconds(
     bubble = pipeline.bubble_micro_batches(layout.schedule, degrees) * overhead.stage_seconds
     update = (offloaded_seconds if OFF_DEVICE[layout.offload] else optimizer_seconds)(workload, degrees, load.updated)
     update = update + orthogonalization_seconds(orthogonalization_of(workload, degrees, micro.stage), degrees)
+    update = maximum(update, update_host_seconds(workload, degrees, micro.stage))
     recast = weight_cast_seconds(workload, load.parameters)
     total = summed_by_shape((degrees.accumulation * micro.total_seconds, bubble, once, update, recast))
     return BusySeconds(once=once, sent_once=sent_once, recast=recast, bubble=bubble, update=update, total=total)

@@ -24,6 +24,7 @@ from service.estimator.time.collectives import (
     UNMEASURED,
     Interconnect,
     Link,
+    crossing_share,
     interconnect_of,
     transfer_seconds,
 )
@@ -219,3 +220,14 @@ def test_columns_give_what_numbers_give(kind: CollectiveName, reduces: bool) -> 
             for size, group, stride, count in drawn
         ]
         assert np.array_equal(column, single)
+
+
+def test_a_token_crosses_to_no_more_nodes_than_routing_allows() -> None:
+    assert [crossing_share(8, 8, nodes) for nodes in (2, 4, 8)] == [0.25, 0.5, crossing_share(8, 8)]
+
+
+def test_each_rank_of_a_domain_gets_a_token_once() -> None:
+    wires = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
+    each, once = (Transfer("all_to_all", 8e9, 1, 8, Spacing(1), "tokens", copies) for copies in (1.0, 8.0))
+    share = transfer_seconds(once, wires) / transfer_seconds(each, wires)
+    assert share == pytest.approx(crossing_share(8, 8), rel=0.01)
