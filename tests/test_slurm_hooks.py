@@ -126,7 +126,7 @@ def test_gpus_of_tasks_are_those_of_the_job(hooked: Mapping[str, str], tmp_path:
 def test_what_cannot_be_judged_is_let_through_and_reported(hooked: Mapping[str, str], tmp_path: Path) -> None:
     code, said, comment = submitted(hooked, OTHER, tmp_path, "--comment=mine est_0 traincost:no_gpus")
     assert (code, comment) == (0, "mine traincost:no_training")
-    assert "traincost: unknown: not checked: the script starts no training" in said
+    assert "traincost: unknown: not checked: line 3, column 1: the script starts no training" in said
     assert submitted(hooked, OTHER.replace("#SBATCH --gpus-per-node=8\n", ""), tmp_path) == (0, "", "")
 
 
@@ -192,6 +192,10 @@ def test_files_that_a_script_names_are_read_as_the_user_alone(hooked: Mapping[st
     assert code == 0
     if PLUGIN["cli_filter.lua"] in Path(hooked["SLURM_CONF"]).read_text(encoding="utf-8"):
         assert comment.startswith("est_"), said
+        program = "from megatron.bridge.recipes import llama\ncfg = llama32_1b_pretrain_config()\n"
+        (tmp_path / "own.py").write_text(program)
+        script = "#!/bin/bash\n#SBATCH --gpus-per-node=8\ntorchrun --nproc-per-node 8 own.py\n"
+        assert submitted(hooked, script, tmp_path, f"--chdir={tmp_path}")[2].startswith("est_")
     else:
         assert comment == "traincost:missing_file"
         assert "deepspeed names conf/ds.json, which was not sent" in said

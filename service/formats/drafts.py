@@ -17,6 +17,7 @@ FAMILY = "*"
 
 
 FROM_GPUS = "data follows from the cluster's gpus"
+GIVE_MODEL = "give model"
 BY_DIMENSIONS = "whose dimensions it has"
 CERTAIN = (FROM_GPUS, BY_DIMENSIONS)
 """Ends of assumptions that hold wherever the number of GPUs is given."""

@@ -103,7 +103,7 @@ def _of_script(format: str | None, text: str, files: Mapping[str, str], job: Job
     beside = {
         name: one
         for name, one in {**found.files, **files}.items()
-        if one not in (found.file, text) and syntax_of(one) != "arguments"
+        if one not in (found.file, text) and syntax_of(one) not in ("arguments", "python")
     }
     if found.file is not None:
         first = sent(found.format or named, found.file, beside, only_named=only_named)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from service.errors import Refused
-from service.formats.composed import CONFIG, PROGRAM
+from service.formats.composed import CONFIG, PROCESSES, PROGRAM
 from service.formats.frameworks.trainer import ACCELERATE
 from service.formats.launched import read_words
 from service.formats.recognise import recognise, recognise_words
@@ -244,7 +244,12 @@ def _training(script: Script, command: Command, *, any_program: bool) -> _Candid
         return None
     if len(words) > MOST_WORDS:
         raise refusal(words[0][1], *TOO_MANY_WORDS)
-    found = _of_megatron(script, words) or _of_file(script, words) or _of_any(script, words, any_program=any_program)
+    found = (
+        _of_program(script, words)
+        or _of_megatron(script, words)
+        or _of_file(script, words)
+        or _of_any(script, words, any_program=any_program)
+    )
     return None if found is None else _Candidate(command, found)
 
 
@@ -274,6 +279,19 @@ def _started(
         notes=_notes(script),
         script=script,
     )
+
+
+_FOLLOWED = "megatron.bridge"
+"""Module that programs in Python use whose settings are in them."""
+
+
+def _of_program(script: Script, words: Words) -> Started | None:
+    """A program in Python that is here and holds its own settings."""
+    for word, _ in words:
+        text = _file(script, word) if word.endswith(".py") else None
+        if text is not None and _FOLLOWED in text:
+            return _started(script, words, None, [one for one in read_words(words) if one.name == PROCESSES], text)
+    return None
 
 
 def _of_megatron(script: Script, words: Words) -> Started | None:

@@ -110,6 +110,14 @@ def test_training_in_fp32_is_read_from_a_precision_that_is_none() -> None:
     assert kinds == ["fp32", "fp16"]
 
 
+def test_a_script_that_starts_a_program_beside_it_trains_what_that_says() -> None:
+    program = f"from megatron.bridge.recipes import llama\n{RECIPE}cfg.model.tensor_model_parallel_size = 2\n"
+    files = {"pretrain_own.py": program}
+    imported = import_file(None, "srun torchrun --nnodes 2 --nproc-per-node 8 src/pretrain_own.py --x 1\n", files)
+    assert (imported.format, imported.model) == ("megatron-bridge", "llama-3-8b")
+    assert (imported.layout["tensor"], imported.layout["data"]) == (2, 4)
+
+
 def test_programs_of_other_tools_are_refused_by_name() -> None:
     with pytest.raises(Refused) as caught:
         import_file(None, "from trl import SFTTrainer\nfrom x import SFTConfig\nSFTTrainer(args=SFTConfig())\n")

@@ -11,7 +11,7 @@ from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.features.checks import schemas
 from service.features.checks.check import LEFT_OUT, StoreQuestion, check
-from service.formats.drafts import CERTAIN
+from service.formats.drafts import CERTAIN, GIVE_MODEL
 from service.formats.launchers.manifests import scheduled_by_kubernetes
 from service.formats.launchers.slurm import SECONDS_PER_MINUTE, scheduled_by_slurm
 from service.formats.program import Scheduled
@@ -45,6 +45,8 @@ def check_scheduled(job: Scheduled, catalogue: Catalogue, keep: StoreQuestion) -
         question, warnings = schemas.with_launch(question, launch, job.gpus), schemas.warnings_of_launch(launch)
         if (reason := schemas.not_understood_text(launch)) is not None:
             return _not_judged("unknown", reason, "not_understood", warnings)
+        if "model" not in question:
+            return _not_judged("unknown", _without_model(launch), "no_model", warnings)
     except Refused as refused:
         if not all(part in question for part in TRAINING):
             return _let_through("unknown", refused)
@@ -56,6 +58,12 @@ def check_scheduled(job: Scheduled, catalogue: Catalogue, keep: StoreQuestion) -
     except Refused as refused:
         return _let_through("warn", refused, warnings)
     return _judged(found, warnings, () if launch is None else launch.assumptions)
+
+
+def _without_model(launch: Imported) -> str:
+    """Why a training is not judged whose settings name no model."""
+    why = next((one for one in launch.assumptions if GIVE_MODEL in one), f"no model is named: {GIVE_MODEL}")
+    return single_line(f"not checked: {why}, in the object's annotation or to POST /v1/check")
 
 
 def _launch(job: Scheduled) -> Imported:

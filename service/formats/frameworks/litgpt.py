@@ -209,7 +209,7 @@ def _put_software(draft: drafts.Draft, *, pretrains: bool) -> None:
     if draft.get("optimizer.init_args.fused", pretrains):
         stack["fused_update"] = True
     if pretrains:
-        why = "pretraining compiles the whole model, and the estimate runs its operations one by one"
+        why = "pretraining compiles the whole model, which is not modelled; POST /v1/estimates leaves that out"
         draft.not_understood("model_name", why)
     draft.recipe["stack"] = stack
 

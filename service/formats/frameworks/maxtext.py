@@ -53,7 +53,7 @@ _KERNELS = {
     "dot_product": "eager",
 }
 _OPTIMIZERS = {"adamw": "adamw", "adam_pax": "adamw", "sgd": "sgd", "muon": "muon"}
-_XLA = "JAX's compiler plans memory in its own way, which is not estimated: the stack stands for sharding alone"
+_XLA = "JAX's compiler plans memory, which is not modelled; POST /v1/estimates gives its order of size"
 
 
 def read_maxtext(entries: Sequence[Entry]) -> drafts.Draft:

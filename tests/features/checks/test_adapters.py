@@ -173,7 +173,10 @@ def test_what_slurm_cannot_tell_is_unknown_and_says_why(ask: Ask) -> None:
     settings = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}, "amp": {"enabled": true}}'
     odd = f"cat > ds.json <<'END'\n{settings}\nEND\ndeepspeed train.py --deepspeed ds.json\n"
     components = script.replace("#SBATCH --exclusive\n", "#SBATCH --exclusive\n#SBATCH hetjob\n#SBATCH --nodes=2\n")
+    settings = "trainer:\n  accelerator: gpu\n  devices: 8\n  strategy: ddp\n  max_epochs: 3\n"
+    own = f"cat > c.yaml <<'END'\n{settings}END\npython train.py fit --config c.yaml\n"
     for job, code, why in [
+        ({"script": own, "tres_per_node": "gpu:h100:8"}, "no_model", "the caller's own code: give model"),
         ({"script": "hostname", "tres_per_node": "gpu:8"}, "no_training", "starts no training"),
         ({"script": script, "tres_per_node": "cpu:8"}, "no_gpus", "no GPU"),
         ({"script": odd, "tres_per_node": "gpu:h100:8"}, "not_understood", "amp.enabled"),

@@ -11,10 +11,11 @@ local function script_of(options)
 end
 
 -- Files that the script names are sent with it: at most so many, so many bytes in all, and of these kinds. They are read
--- as the user who submits, so none that this user may not read; MOST_FILES = 0 sends none.
+-- as the user who submits, so none that this user may not read; MOST_FILES = 0 sends none. A program in Python is sent
+-- where it has that text.
 local MOST_FILES = 8
 local MOST_FILE_BYTES = 65536
-local KINDS = { json = true, yaml = true, yml = true, toml = true, sh = true }
+local KINDS = { json = true, yaml = true, yml = true, toml = true, sh = true, py = "megatron.bridge" }
 
 -- A script with the variables that it sets to plain words, or that the user has, in their places.
 local function with_variables(script)
@@ -50,7 +51,7 @@ local function files_of(script, directory)
     local kind = string.match(name, "[%w_-]%.(%l+)$")
     if count < MOST_FILES and KINDS[kind] and not found[name] and not is_secret(string.match(name, "[^/]+$")) then
       local text = short_text_of(string.sub(name, 1, 1) == "/" and name or directory .. "/" .. name, left)
-      if text then
+      if text and (KINDS[kind] == true or string.find(text, KINDS[kind], 1, true)) then
         found[name], count, left = text, count + 1, left - #text
       end
     end
