@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from service.errors import Refused
-from service.formats.composed import CONFIG, PROCESSES, PROGRAM
+from service.formats.composed import CONFIG, PROCESSES, PROGRAM, overrides_in
 from service.formats.frameworks.trainer import ACCELERATE
 from service.formats.launched import read_words
 from service.formats.recognise import recognise, recognise_words
@@ -205,6 +205,9 @@ def _of_no_tool(script: Script) -> Refused:
     return refusal(place, "no_training", message, fix)
 
 
+_OF_SETTINGS = re.compile(r"conf|cfg|deepspeed|args|ya?ml|setting|recipe|hparam|-m\Z", re.IGNORECASE)
+"""Options whose file holds settings of a training."""
+
 _SETTINGS_FILE = re.compile(r"[^=]+\.(?:ya?ml|toml|json)")
 
 
@@ -214,10 +217,14 @@ def _absent_files(script: Script) -> Iterator[tuple[Text, str]]:
         plain = [script.spelled(one.plain) for one in command.words]
         if not any(word.endswith(".py") or _base(word) in _PROGRAMS for word in plain):
             continue
-        for word, path in zip(reversed(command.words), reversed(plain), strict=True):
-            named = path.rpartition("=")[2]
-            if _SETTINGS_FILE.fullmatch(named) and named not in script.files:
-                yield word, named
+        for number in reversed(range(len(plain))):
+            before = plain[number - 1] if number else ""
+            option, _, named = plain[number].rpartition("=")
+            option = option or (before if before.startswith("-") and "=" not in before else "")
+            if not _SETTINGS_FILE.fullmatch(named) or named in script.files:
+                continue
+            if not option.startswith("-") or _OF_SETTINGS.search(option):
+                yield command.words[number], named
 
 
 def _unknown_programs(script: Script) -> Iterator[tuple[Text, Unknown]]:
@@ -308,10 +315,9 @@ def _of_megatron(script: Script, words: Words) -> Started | None:
 def _of_file(script: Script, words: Words) -> Started | None:
     """A program that reads a file which the script writes."""
     tool = next((number for number, (word, _) in enumerate(words) if _NAMED_FILE.fullmatch(_base(word))), None)
-    if tool is not None:
-        for word, _ in words[tool + 1 :]:
-            if (text := _file(script, word.rpartition("=")[2])) is not None:
-                return _started(script, words, None, (), text)
+    for number in range(tool + 1, len(words)) if tool is not None else ():
+        if _is_config(words, number) and (text := _file(script, words[number][0].rpartition("=")[2])) is not None:
+            return _started(script, words, None, _beside(script, words, tool or 0, number), text)
     options = {} if not any(word.startswith("--") for word, _ in words) else _options(words)
     for name, format in _CONFIG_OPTIONS.items():
         if (
@@ -328,6 +334,43 @@ def _of_file(script: Script, words: Words) -> Started | None:
         if text is not None:
             return _started(script, words, "accelerate", _around(words), text)
     return None
+
+
+def _is_config(words: Words, number: int) -> bool:
+    """Whether a word stands where a tool's own file does: without an option, or as that of its configuration."""
+    word, before = words[number][0], words[number - 1][0]
+    name, equals, _ = word.partition("=")
+    if word.startswith("--"):
+        return bool(equals) and name in _OF_FILES
+    return before in _OF_FILES or not (before.startswith("--") and "=" not in before)
+
+
+_OF_FILES = ("--config", "--config_file", "--config-file")
+
+_OF_CONSOLES = frozenset({"launcher", "cloud", "sweep", "accelerate", "no_accelerate", "main_process_port"})
+"""Options of the tools' console programs that are no settings of the training."""
+
+
+def _beside(script: Script, words: Words, tool: int, file: int) -> list[Entry]:
+    """What a command changes of the file that it names, and what its launcher sets."""
+    start = file - 1 if words[file - 1][0] in _OF_FILES else file
+    after = [*words[tool + 1 : start], *words[file + 1 :]]
+    end = next((number for number, (word, _) in enumerate(after) if word == "--"), len(after))
+    own, passed_on = after[:end], after[end + 1 :]
+    first = next((number for number, (word, _) in enumerate(own) if word.startswith("--")), len(own))
+    changes = [*overrides_in(own[:first]), *options_in(own[first:])]
+    named = [replace(one, name=one.name.replace("-", "_"), value=_truth(one.value)) for one in changes]
+    before = words[:tool] if not passed_on else [("accelerate", passed_on[0][1]), ("launch", passed_on[0][1])]
+    around = read_words([*before, *passed_on, ("train.py", words[tool][1])])
+    return [
+        *(one for one in around if one.name != PROGRAM and not _is_here(script, one)),
+        *(one for one in named if one.name not in _OF_CONSOLES),
+    ]
+
+
+def _is_here(script: Script, entry: Entry) -> bool:
+    """Whether an entry names the launcher's file, and that file is here."""
+    return entry.name == ACCELERATE and _file(script, str(_plain(entry.value))) is not None
 
 
 def _own(words: Words, config: str) -> list[Entry]:
@@ -351,9 +394,14 @@ def _plain(value: Any) -> Any:
 def _changes(words: Words) -> list[Entry]:
     """Options that are settings of a file, by their dotted names."""
     first = next(number for number, (word, _) in enumerate(words) if word.startswith("--"))
-    truths: dict[tuple[str, ...], bool] = {(): True, ("true",): True, ("false",): False}
     found = [one for one in options_in(words[first:]) if "." in one.name]
-    return [replace(one, value=truths.get(tuple(word.lower() for word in one.value), one.value)) for one in found]
+    return [replace(one, value=_truth(one.value)) for one in found]
+
+
+def _truth(value: Any) -> Any:
+    """What the words of an option say, where they say yes or no."""
+    truths: dict[tuple[str, ...], bool] = {(): True, ("true",): True, ("false",): False}
+    return truths.get(tuple(str(word).lower() for word in value), value) if isinstance(value, tuple) else value
 
 
 _TRAINER = ("per_device_train_batch_size", "finetuning_type", "model_name_or_path")

@@ -31,6 +31,7 @@ FOLLOWS = {
     "model.layer_types": ("model.sliding_window", "model.conv_kernel", *DELTA_NET),
     "model.mlp_layer_types": ("model.intermediate_size",),
     "recipe.optimizer": ("recipe.stack.decoupled_gradients",),
+    "recipe.recompute": ("layout.offload",),
     "recipe.precision": ("recipe.gradient_dtype", "recipe.moment_dtype", "recipe.master_dtype"),
     "layout.zero_stage": ("layout.shard_group", "layout.reshard_after_forward", "layout.offload"),
     "layout.shard_group": ("layout.reshard_after_forward",),

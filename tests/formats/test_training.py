@@ -43,6 +43,8 @@ def refused(script: str) -> tuple[str, str, str]:
         ("a\ntorchrun -m x --config a.yaml --size 8", "absent_file", "line 2, column 24: the settings are in a.yaml"),
         (f"{TITANS} --job.config_file a.toml --training.steps 4", "missing_file", "job.config_file names a file"),
         ("P=1\nD=$(pwd)\npython $D/mine.py", "no_training", "line 3, column 11: the script starts no training"),
+        ("python a.py --data x.json --a 1", "no_training", "line 1, column 8: the script starts no training"),
+        ("\npython a.py --base_model b --lora_r 8 --micro_batch_size 1", "not_read", "line 2, column 8: program"),
         ("deepspeed tools/pretrain_t5.py --a 1", "not_estimated", "column 11: pretrain_t5.py trains an encoder"),
     ],
 )  # fmt: skip
@@ -88,6 +90,33 @@ def test_the_job_gives_variables_arguments_and_files() -> None:
         "script", "axolotl train c.yml", {"c.yml": "base_model: x\nsequence_len: 8\nmicro_batch_size: 3\n"}
     )
     assert (named.format, named.recipe["micro_batch"]) == ("axolotl", 3)
+
+
+@pytest.mark.parametrize(
+    ("command", "micro_batch", "processes"),
+    [
+        ("axolotl train c.yml --micro-batch-size 4", 4, None),
+        ("axolotl train c.yml --micro_batch_size=4 --launcher torchrun -- --num_processes=2", 4, 2),
+        ("accelerate launch --num_processes 2 -m axolotl.cli.train c.yml", 3, 2),
+        ("accelerate launch --num_processes 2 scripts/finetune.py c.yml", 3, 2),
+        ("llamafactory-cli train l.yaml per_device_train_batch_size=5", 5, None),
+        ("trl sft --config t.yaml --per_device_train_batch_size 7", 7, None),
+        ("llamafactory-cli train --stage sft --finetuning_type full --model_name_or_path a/b --template x "
+         "--per_device_train_batch_size 5 --deepspeed d.json", 5, None),
+    ],
+)  # fmt: skip
+def test_a_command_changes_the_file_that_it_names(command: str, micro_batch: int, processes: int | None) -> None:
+    trl = "model_name_or_path: a/b\ndataset_name: x\nlearning_rate: 1.0e-4\nper_device_train_batch_size: 2\n"
+    files = {
+        "c.yml": "base_model: x/y\nsequence_len: 8\nmicro_batch_size: 3\ndatasets:\n  - path: a\n",
+        "l.yaml": "model_name_or_path: a/b\nstage: sft\nfinetuning_type: full\ntemplate: x\ncutoff_len: 8\n",
+        "t.yaml": trl,
+        "d.json": '{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}',
+    }
+    named = [name for name in files if name in command]
+    found = import_file("script", command, {name: files[name] for name in named})
+    assert (found.recipe["micro_batch"], found.layout.get("data"), found.unknown) == (micro_batch, processes, ())
+    assert found.layout["zero_stage"] == (2 if "d.json" in command else 0)
 
 
 def test_a_file_that_the_script_writes_is_read_with_its_variables_and_the_options_beside_it() -> None:

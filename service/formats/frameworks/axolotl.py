@@ -9,12 +9,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from service.formats import drafts, rules
+from service.formats.composed import PROGRAM
 from service.formats.frameworks import trainer
 from service.formats.text import Entry
 
 _TABLE = rules.framework_table("axolotl", *drafts.FATES, "trainings", "files")
 
 FATES = drafts.fates_of({}, trainer.FSDP, _TABLE, trainer.refused_trainings(_TABLE["trainings"]))
+
+_DATA = ("datasets", "pretraining_dataset")
 
 _RL = {
     **dict.fromkeys(("dpo", "ipo", "kto", "orpo", "simpo", "gdpo"), "training by preference, with two answers at once"),
@@ -31,6 +34,7 @@ def read_axolotl(entries: Sequence[Entry]) -> drafts.Draft:
     """The draft of an axolotl file."""
     own, deepspeed, accelerate = trainer.parted(trainer.with_shipped(entries, _TABLE["files"]))
     draft = drafts.draft_of(own, FATES)
+    _refuse_own_script(draft)
     trainer.refuse_trainings(draft, _TABLE["trainings"])
     _refuse_rewards(draft)
     if "deepspeed" in draft.settings:
@@ -60,6 +64,14 @@ def read_axolotl(entries: Sequence[Entry]) -> drafts.Draft:
         chunked_loss=draft.get("chunked_cross_entropy", False),
     )
     return trainer.put_training(draft, training, deepspeed, accelerate)
+
+
+def _refuse_own_script(draft: drafts.Draft) -> None:
+    """Refuse a script that takes its data in its own way: every file of axolotl lists its datasets."""
+    if draft.get(PROGRAM, "").endswith(".py") and not any(name.startswith(_DATA) for name in draft.fates):
+        what = "names a script of its own, with some of axolotl's names among its settings and none of its datasets"
+        fix = "no format reads it: state the question itself, with its model, recipe and layout"
+        raise draft.wrong(PROGRAM, "not_read", what, fix)
 
 
 def _refuse_rewards(draft: drafts.Draft) -> None:
