@@ -192,13 +192,8 @@ def nearest(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
     if best < LEAST_SHARED:
         return misspelt(wanted, names, most=most)
     near = [one for one, share in shares.items() if share > NEARLY_BEST * best]
-    letters = SequenceMatcher(b=wanted)
-
-    def rank(one: str) -> tuple[float, float]:
-        letters.set_seq1(one.lower())
-        return -shares[one], -letters.ratio()
-
-    return sorted(near, key=rank)[:most]
+    likeness = {one: SequenceMatcher(None, one.lower(), wanted).ratio() for one in near}
+    return sorted(near, key=lambda one: (-shares[one], -likeness[one]))[:most]
 
 
 def misspelt(name: str, known: Iterable[str], *, most: int = 3, likeness: float = 0.6) -> list[str]:

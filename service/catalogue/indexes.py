@@ -1,11 +1,11 @@
 """Indexes of rows by name, digests, and their renewal after a change without a full rebuild; regions by name."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from unicodedata import normalize
 
 from service.catalogue.rows import (
@@ -101,6 +101,12 @@ class NameIndex(Generic[RowType]):
             spelled, slug = self.defaults[form]
             others = " or ".join(other for other in slugs if other != slug)
             return Found(self.rows[slug], f"{self.kind} {spelled} is taken as {slug}; it could also mean {others}")
+        default, slugs = ("", slugs) if slugs else MEANT.get(self.kind, _meant_by_none)(self, name)
+        if len(slugs) == 1 or default in slugs:
+            chosen = default if default in slugs else slugs[0]
+            others = " or ".join(other for other in slugs if other != chosen)
+            also = f"; it could also mean {others}" if others else ""
+            return Found(self.rows[chosen], f"{self.kind} {quoted(name)} is taken as {chosen}{also}")
         raise UnknownName(self._unknown(name, field, slugs))
 
     def answers_to(self, name: str) -> tuple[str, ...]:
@@ -127,6 +133,47 @@ class NameIndex(Generic[RowType]):
         """The slugs that a name resembles, or those of other names that do."""
         forms = nearest(normal(name), self.slugs, most=6)
         return nearest(name, self.rows) or list(dict.fromkeys(slug for form in forms for slug in self.slugs[form]))[:3]
+
+
+Meant = tuple[str, tuple[str, ...]]
+"""The slug that a name means by default, empty where none is, and all that it may mean."""
+
+
+def _meant_by_none(_index: NameIndex[Any], _name: str) -> Meant:
+    return "", ()
+
+
+TUNED = re.compile(r"(?:^meta(?=[- _]))|[- _](?:instruct|chat|it|base|hf|sft|dpo)(?=$|[- _])", re.IGNORECASE)
+"""Words that say how a model was trained further, or who made it; its layers stay what they are."""
+
+
+def _model_meant(index: NameIndex[Any], name: str) -> Meant:
+    """The model that a tuned one was made of, under any publisher: it has the same layers."""
+    form = normal(TUNED.sub("", name.rpartition("/")[2]))
+    return "", index.slugs.get(form, ())
+
+
+MAKERS = frozenset({"nvidia", "amd", "intel", "tesla", "geforce", "instinct", "gpu", "gpus", "tensor", "core"})
+"""Words of driver names and consoles that no slug has."""
+MEMORY_SIZE = re.compile(r"(?<=[0-9])[ -]*gi?b\b")
+MEMORY_KIND = re.compile(r"hbm[0-9]*e?|gddr[0-9]*x?")
+
+
+def _gpu_meant(index: NameIndex[Any], name: str) -> Meant:
+    """The GPUs whose names have every word of another one, by default the one that its first word alone means."""
+    words = [word for word in SEPARATORS.split(MEMORY_SIZE.sub("gb", name.casefold())) if word and word not in MAKERS]
+    words = [word for word in words if not MEMORY_KIND.fullmatch(word)]
+    slugs = tuple(slug for slug in index.rows if words and all(_has(slug.split("-"), word) for word in words))
+    default = index.defaults.get(words[0], ("", ""))[1] if words else ""
+    return default, slugs
+
+
+def _has(words: Sequence[str], wanted: str) -> bool:
+    """Whether words contain one, or begin with it where it has no digits, as sxm5 does with sxm."""
+    return wanted in words or (wanted.isalpha() and any(word.startswith(wanted) for word in words))
+
+
+MEANT: Mapping[str, Callable[[NameIndex[Any], str], Meant]] = {"model": _model_meant, "gpu": _gpu_meant}
 
 
 def forms_of(*names: str) -> tuple[str, ...]:

@@ -25,7 +25,8 @@ from service.cli.reports import (
     table_report,
 )
 from service.errors import Refused
-from service.validation.flat import ALIASES, COMMAND_LINE, body_of_flat, flat_fields, rephrased
+from service.validation.flat import ALIASES, COMMAND_LINE, body_of_flat, flat_fields, flat_name, rephrased
+from service.validation.other_names import names_without_field, other_names, plain
 
 app = console.CommandGroup()
 
@@ -63,6 +64,7 @@ class QuestionCommand(console.StrictCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options that are given; all of them where one is unknown, so that the nearest can be named."""
+        args = [_own_option(word) for word in args]
         words = {word.partition("=")[0] for word in args if word.startswith("--")}
         if words <= {name for option in self.params for name in option.opts}:
             ctx.meta[GIVEN] = words
@@ -76,7 +78,8 @@ class QuestionCommand(console.StrictCommand):
         options, given = console.without_converters(super().get_params(ctx)), ctx.meta.get(GIVEN)
         if given is None:
             return options
-        return [option for option in options if option.name not in flat_fields() or given.intersection(option.opts)]
+        optional = {*flat_fields(), *BESIDE}
+        return [option for option in options if option.name not in optional or given.intersection(option.opts)]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help with the description of each field."""
@@ -87,6 +90,14 @@ class QuestionCommand(console.StrictCommand):
         super().format_help(ctx, formatter)
 
 
+def _own_option(word: str) -> str:
+    """An option by its field's name, where another tool's is given."""
+    name, mark, text = word.partition("=")
+    meant = other_names().get(plain(name), ()) if name.startswith("--") else ()
+    known = flat_name(meant[0]) if len(meant) == 1 else ""
+    return f"{COMMAND_LINE.name(known)}{mark}{text}" if known in flat_fields() else word
+
+
 def _option(name: str, metavar: str, panel: str, meaning: str | None = None) -> Parameter:
     """An option of the command line that may be repeated, with the other names of its field."""
     names = [name, *(alias for alias, field in ALIASES.items() if field == name)]
@@ -94,8 +105,15 @@ def _option(name: str, metavar: str, panel: str, meaning: str | None = None) -> 
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, option])
 
 
+def _hidden(name: str) -> Parameter:
+    option = typer.Option(COMMAND_LINE.name(name), hidden=True)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, option])
+
+
 _MODEL = typer.Argument(metavar="MODEL", help="Name of the model, as --model takes it.")
 MODEL = Parameter("model_name", Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, _MODEL])
+BESIDE = names_without_field()
+"""Names of other tools that no field has, read as in JSON."""
 FIELDS = [_option(field.name, METAVARS[field.form], field.path[0].capitalize()) for field in flat_fields().values()]
 ORDERS = {
     "pair": "product: all combinations. zip: the first cluster at the first price, and so on.",
@@ -112,7 +130,7 @@ def _add(name: str, command: Any, *options: Parameter) -> None:
     app.command(name, cls=QuestionCommand)(command)
 
 
-_add("estimate", _estimate, AS_JSON, MODEL, *FIELDS)
+_add("estimate", _estimate, AS_JSON, MODEL, *FIELDS, *(_hidden(name) for name in BESIDE))
 
 
 def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:

@@ -18,7 +18,9 @@ from pydantic_core import CoreSchema
 from service.answers.names import component
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest, quoted
 from service.validation.forms import ReadElsewhere, described_as
+from service.validation.other_names import part_of, short_names
 from service.validation.problems import unknown_field
+from service.validation.quantities import is_meant, value_of
 from service.validation.question_parts import PARTS, QUESTION_SPECS
 from service.validation.reading import schema_of
 
@@ -135,16 +137,8 @@ PRESETS = {
     "cluster": "Name of a cluster preset; cluster fields given beside it change the preset.",
 }
 
-ALIASES = {
-    "tp": "tensor",
-    "pp": "pipeline",
-    "cp": "context",
-    "ep": "expert",
-    "dp": "data",
-    "mbs": "micro_batch",
-    "gbs": "global_batch",
-    "seq": "sequence_length",
-}
+ALIASES = short_names()
+"""Fields by their short names; longer names of other tools are understood as in JSON."""
 
 FORMS: Mapping[type, Form] = {int: "integer", float: "number", bool: "truth", str: "text"}
 
@@ -183,6 +177,15 @@ class FlatField:
     """Fields of the small dataclass that one value spells, colons between them; empty where a value is a plain one."""
     required: int = 0
     """Number of leading members that a value must give."""
+
+    @property
+    def own_name(self) -> str:
+        """The name of the field itself, also where it names the object to which it belongs."""
+        return self.path[-2] if self.path[-1] in NAMING else self.path[-1]
+
+    def meant(self, text: str) -> Any:
+        """What a text means for it by quantities and other spellings; None where it means nothing."""
+        return value_of(self.own_name, self.form, text, self.choices)
 
     @property
     def meaning(self) -> str:
@@ -244,10 +247,13 @@ def body_of_flat(
 ) -> dict[str, Any]:
     texts: dict[str, list[str]] = {}
     unknown: list[str] = []
+    others: list[tuple[str, str, str]] = []
     for name, text in parameters[:MOST_PARAMETERS]:
         known = ALIASES.get(name, name)
         if known in flat_fields():
             texts.setdefault(known, []).append(text)
+        elif (part := part_of(name)) is not None:
+            others.append((part, name, text))
         else:
             unknown.append(name)
     problems = [unknown_field("", name, {*flat_fields(), *ALIASES, *beside}) for name in unknown[:MOST_PROBLEMS]]
@@ -260,6 +266,8 @@ def body_of_flat(
             _put(body, field.path, _value(field, given, decimal_mark))
         except Refused as refused:
             problems.extend(refused.problems)
+    for part, name, text in others:
+        _put(body, (part, name), text)
     if "nodes" in texts and not {"cluster", "gpu"} & texts.keys():
         problems.append(NODES_WITHOUT_CLUSTER)
     if problems:
@@ -334,11 +342,21 @@ def _value(field: FlatField, texts: Sequence[str], mark: DecimalMark) -> Any:
     values = [
         read_members(field.name, field.form, field.members, item, mark, required=field.required)
         if field.members
-        else read_value(field.name, field.form, item, mark)
+        else _read(field, item, mark)
         for text in texts
         for item in (text.split(LIST_MARK) if field.is_list else [text])
     ]
     return values if field.is_list else values[0]
+
+
+def _read(field: FlatField, text: str, mark: DecimalMark) -> Value:
+    """The value that a text spells; a quantity stays a text, which is read as in JSON."""
+    try:
+        return read_value(field.name, field.form, text, mark)
+    except Refused:
+        if mark == "." and is_meant(field.own_name, field.form, text, field.choices):
+            return text
+        raise
 
 
 def _put(body: dict[str, Any], path: tuple[str, ...], value: Any) -> None:

@@ -36,3 +36,27 @@ def meant_by(name: str, known: Collection[str]) -> str:
     meant = [path for path in other_names().get(plain(name), ()) if "." in path]
     here = [field for path in meant if (field := path.rpartition(".")[2]) in known]
     return did_you_mean(here or meant or nearest(name, known))
+
+
+LONGEST_SHORT = 3
+"""Letters of a short name, as in gbs."""
+
+
+def short_names() -> Mapping[str, str]:
+    """Fields by their short names."""
+    return {
+        name: paths[0].rpartition(".")[2]
+        for name, paths in other_names().items()
+        if len(name) <= LONGEST_SHORT and len(paths) == 1 and "." in paths[0]
+    }
+
+
+def part_of(name: str) -> str | None:
+    """The part of a question in which a name of other tools is understood; None for a name with several meanings."""
+    meant = other_names().get(plain(name), ())
+    return (meant[0].partition(".")[0] if "." in meant[0] else "recipe") if len(meant) == 1 else None
+
+
+def names_without_field() -> tuple[str, ...]:
+    """Names of what follows from fields, or has no effect."""
+    return tuple(name for name, paths in other_names().items() if "." not in paths[0])

@@ -12,9 +12,10 @@ from pydantic import Field
 from service.catalogue import SHIPPED, Catalogue, ClusterRow, PriceRow, RegionRow
 from service.catalogue.catalogue import calibrated_gpu
 from service.catalogue.indexes import Found
+from service.catalogue.machines import machine_named
 from service.catalogue.prices import PriceQuery, newest_price, rate_of
 from service.catalogue.rows import is_date
-from service.errors import Problem, Refused, UnknownName
+from service.errors import Problem, Refused, UnknownName, quoted
 from service.estimator.question import (
     DESCRIBED,
     Cluster,
@@ -133,17 +134,41 @@ class Nodes(Strict):
 def read_cluster(value: object, catalogue: Catalogue) -> Parsed[Machine]:
     """The cluster of a request, with its GPU."""
     if isinstance(value, str):
-        found = catalogue.find_cluster(value, "cluster")
+        try:
+            found = catalogue.find_cluster(value, "cluster")
+        except UnknownName:
+            if machine_named(value) is None:
+                raise
+            return read_cluster({"gpu": value}, catalogue)
         return _with_gpu(found.row.cluster, catalogue, assumptions_of(found), found.row)
     if not isinstance(value, Mapping):
         raise Refused(not_an_object("cluster", ["preset", "nodes", *CLUSTER_FIELDS]))
     if "preset" not in value:
-        return _with_gpu(_sized({}, value), catalogue, ())
-    found = catalogue.find_cluster(read_name(value["preset"], "cluster.preset"), "cluster.preset")
+        spelled, assumptions = _of_machine(value)
+        return _with_gpu(_sized({}, spelled), catalogue, assumptions)
+    try:
+        found = catalogue.find_cluster(read_name(value["preset"], "cluster.preset"), "cluster.preset")
+    except UnknownName:
+        if "gpu" in value or machine_named(value["preset"]) is None:
+            raise
+        others = {name: item for name, item in value.items() if name != "preset"}
+        return read_cluster({"gpu": value["preset"], **others}, catalogue)
     unchanged = (NETWORK_KEPT,) if "gpu" in value and "inter_node_bytes_per_s" not in value else ()
     return _with_gpu(
         _sized(fields_of(found.row.cluster), value), catalogue, (*assumptions_of(found), *unchanged), found.row
     )
+
+
+def _of_machine(value: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """A cluster whose GPU a cloud's machine names, with what that says of it; other clusters as they are."""
+    name = value.get("gpu")
+    machine = machine_named(name) if isinstance(name, str) else None
+    if machine is None:
+        return value, ()
+    size = {} if "nodes" in value else {"gpus": machine.gpus}
+    spelled = {"gpus_per_node": machine.gpus, **size, **value, "gpu": machine.gpu}
+    note = f"{quoted(name)} is a machine with {machine.gpus} x {machine.gpu}; gpus_per_node is"
+    return spelled, (f"{note} {spelled['gpus_per_node']}",)
 
 
 def _sized(known: Mapping[str, Any], value: Mapping[str, Any]) -> Cluster:
@@ -491,7 +516,10 @@ PriceForm = Annotated[Any, DescribedAs(Price | CataloguePrice | CardPrice | Owne
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionRequest:
-    """One configuration to estimate: four objects, and a price if you want the cost."""
+    """One configuration to estimate: four objects, and a price if you want the cost.
+
+    Launchers' names of fields, and texts such as 200B, 8k or $2.50, are understood too; `assumptions` lists each.
+    """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = requiring("model", "recipe", "cluster")
 

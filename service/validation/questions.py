@@ -1,7 +1,7 @@
 """Questions: a request body, with names and presets, becomes a `Question` of plain facts."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from service.answers.estimates import Source
@@ -11,6 +11,7 @@ from service.estimator.question import Layout, Question, Recipe
 from service.validation.problems import Collector, not_an_object, unknown_field
 from service.validation.question_parts import PARTS, read_cluster, read_model, read_price, with_region
 from service.validation.reading import Parsed, read_spec
+from service.validation.understanding import understood
 
 EXAMPLES = {
     "model": '"llama-3.1-8b"',
@@ -35,6 +36,22 @@ class ParsedQuestion:
 
 
 def read_question(body: Mapping[str, Any], catalogue: Catalogue, *, beside: tuple[str, ...] = ()) -> ParsedQuestion:
+    """Read a question; where plain JSON of it is refused, what it means by other names, quantities and spellings."""
+    try:
+        return _read(body, catalogue, beside)
+    except Refused:
+        if not isinstance(body, Mapping) or (meant := understood(body)) is None:
+            raise
+    try:
+        read = _read(meant.body, catalogue, beside)
+    except Refused as refused:
+        raise meant.refused(refused.problems) from None
+    if meant.problems:
+        raise meant.refused()
+    return replace(read, assumptions=(*meant.notes, *read.assumptions))
+
+
+def _read(body: Mapping[str, Any], catalogue: Catalogue, beside: tuple[str, ...]) -> ParsedQuestion:
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", PARTS))
     unknown = [name for name in body if name not in PARTS]

@@ -46,7 +46,7 @@ PARTS: dict[type, tuple[str, dict[str, Any]]] = {
 """Where each noun stands in a body, and what its object needs beside the field under test."""
 
 NEVER = (
-    "-1", "NaN", "Infinity", "-Infinity", "1e400", "-1e400", str(2**63), "9" * 4000, "1e-400" + "0" * 70, "true", '"8"',
+    "-1", "NaN", "Infinity", "-Infinity", "1e400", "-1e400", str(2**63), "9" * 4000, "1e-400" + "0" * 70, "true",
     '"\\ud800"', '"a\\u0000"', "[]", "{}", "[[1]]", f'"{CANARY}"', f'{{"{CANARY}": 1}}', f'["{CANARY}"]', '"1 000"',
 )  # fmt: skip
 """JSON texts that no numeric field takes."""

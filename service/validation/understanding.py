@@ -1,0 +1,226 @@
+"""What a refused question means where it uses other names, quantities or spellings: the same question in plain JSON."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from math import prod
+from typing import Any
+
+from service.catalogue.machines import machine_named
+from service.errors import Problem, Refused, quoted
+from service.validation.flat import FlatField, flat_fields
+from service.validation.other_names import ACCUMULATION, NO_EFFECT, STEPS, other_names, plain
+from service.validation.problems import inside
+from service.validation.quantities import Ambiguous, ambiguous, number_of
+from service.validation.question_parts import PARTS
+
+TIMES = r"\s*[x*\u00d7]\s*"
+COUNTED = re.compile(
+    rf"(?P<first>\d{{1,7}}){TIMES}(?P<of>\S.*)|(?P<name>.*\S)(?::|{TIMES})(?P<last>\d{{1,7}})", re.ASCII
+)
+"""So many GPUs, as in 8xH100, H100:8 and A100 x8; a name ends in no letter x of its own there."""
+
+SWITCHES: Mapping[str, Mapping[object, str]] = {"recipe.recompute": {True: "full", False: "none"}}
+"""Values of fields whose other names are switches."""
+
+
+def understood(body: Mapping[str, Any]) -> "Understood | None":
+    """A question's body in plain JSON; None where nothing of it was understood otherwise."""
+    reader = Understood(body)
+    reader.read()
+    return reader if reader.notes or reader.problems else None
+
+
+class Understood:
+    """A copy of a body in plain JSON, with what was read how, and what may mean several things."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self.body = {name: dict(part) if isinstance(part, Mapping) else part for name, part in body.items()}
+        self.notes: list[str] = []
+        self.problems: list[Problem] = []
+        self._origins: dict[str, str] = {}
+        """The name and text that were given for a field."""
+        self._places: dict[str, str] = {}
+        """Where a field stands in the request, by its own path."""
+        self._counts: dict[str, tuple[str, Any]] = {}
+        """Steps and accumulation, which follow from other fields, with the path at which they were given."""
+
+    def refused(self, others: Iterable[Problem] = ()) -> Refused:
+        """The refusal of what is ambiguous and of what else is wrong, each at the place that the request has."""
+        own = [f"{problem.field}." for problem in self.problems]
+        more = [one for one in others if not any(path.startswith(f"{one.field}.") for path in own)]
+        return Refused(*self.problems, *(replace(one, field=self._places.get(one.field, one.field)) for one in more))
+
+    def read(self) -> None:
+        self._read_wholes()
+        for place, name, value in list(self._unknown()):
+            self._move(place, name, value)
+        for path, text in list(self._texts()):
+            self._read_text(path, text)
+        self.notes += [f"{given} -> {path} = {quoted(self._at(path))}" for path, given in self._origins.items()]
+        self._count()
+
+    def _read_wholes(self) -> None:
+        price, cluster = self.body.get("price"), self.body.get("cluster")
+        if isinstance(price, (int, float, str)) and not isinstance(price, bool):
+            self.body["price"] = {"usd_per_gpu_hour": price}
+            self._origins["price.usd_per_gpu_hour"] = f"price {quoted(price)}"
+        if isinstance(cluster, str) and _counted(cluster):
+            self.body["cluster"] = {}
+            self._read_gpus("cluster", cluster)
+
+    def _unknown(self) -> Iterator[tuple[str, str, Any]]:
+        for place, part in (("", self.body), *self.body.items()):
+            if isinstance(part, dict) and not (place == "model" and "hf_config" in part):
+                known = {*PARTS} if not place else _names_of(place)
+                yield from ((place, name, value) for name, value in part.items() if name not in known)
+
+    def _move(self, place: str, name: str, value: Any) -> None:
+        meant, given = other_names().get(plain(name), ()), f"{inside(place, name)} {quoted(value)}"
+        if len(meant) != 1:
+            return
+        (path,) = meant
+        if path == NO_EFFECT:
+            self.notes.append(f"{given} changes no number of this answer")
+        elif path in {STEPS, ACCUMULATION}:
+            self._counts[path] = inside(place, name), value
+        elif not self._put(path, SWITCHES.get(path, {}).get(value, value) if isinstance(value, bool) else value):
+            message = f"{given} means {path}, which is {quoted(self._at(path))}"
+            self.problems.append(Problem(inside(place, name), "told_twice", message, "give it once"))
+        else:
+            self._origins[path], self._places[path] = given, inside(place, name)
+        del (self.body[place] if place else self.body)[name]
+
+    def _put(self, path: str, value: Any) -> bool:
+        """Set a field; False where it has another value."""
+        part, _, name = path.partition(".")
+        whole = self.body.get(part)
+        if whole is None or isinstance(whole, str):
+            whole = self.body[part] = {} if whole is None else {"preset": whole}
+        if not isinstance(whole, dict):
+            return False
+        return bool(whole.setdefault(name, value) == value)
+
+    def _at(self, path: str) -> Any:
+        value: Any = self.body
+        for step in path.split("."):
+            value = value.get(step) if isinstance(value, Mapping) else value
+        return value
+
+    def _texts(self) -> Iterator[tuple[FlatField, str]]:
+        for field in flat_fields().values():
+            value = self._at(".".join(field.path))
+            if isinstance(value, str) and (field.choices or field.form != "text" or field.path == ("cluster", "gpu")):
+                yield field, value
+
+    def _read_text(self, field: FlatField, text: str) -> None:
+        """Read the text of a field; it stays where it means nothing, and is then refused as it is."""
+        path = ".".join(field.path)
+        if field.path == ("cluster", "gpu"):
+            self._read_gpus(path, text)
+            return
+        if text in field.choices:
+            return
+        try:
+            value = field.meant(text)
+        except Ambiguous as several:
+            self.problems += ambiguous(path, text, several).problems
+            return
+        if value is not None:
+            self._replace(field.path, value)
+            self._origins.setdefault(path, f"{path} {quoted(text)}")
+
+    def _replace(self, path: tuple[str, ...], value: Any) -> None:
+        whole: Any = self.body
+        for step in path[:-1]:
+            inner = whole[step]
+            if isinstance(inner, Mapping):
+                whole[step] = whole = dict(inner)
+            else:  # a name in place of the object
+                whole[step] = value
+                return
+        whole[path[-1]] = value
+
+    def _read_gpus(self, path: str, text: str) -> None:
+        """Read GPUs with their number: of the cluster, or of each node where the cluster has a multiple of it."""
+        cluster, counted = self.body["cluster"], _counted(text)
+        if counted is None:
+            return
+        count, name = counted
+        given = cluster.get("gpus")
+        is_sized = given is not None or "nodes" in cluster or "preset" in cluster
+        field = "gpus_per_node" if is_sized and given != count else "gpus"
+        if machine_named(name) is not None:
+            field = "nodes"
+        if field == "gpus_per_node" and isinstance(given, int) and given % count:
+            message = f"{path} {quoted(text)} says {count} GPUs, but cluster.gpus says {given}"
+            self.problems.append(Problem("cluster.gpus", "told_twice", message, "give the number once"))
+            return
+        cluster["gpu"] = name
+        cluster.setdefault(field, count)
+        self.notes.append(f"{path} {quoted(text)} -> cluster.gpu = {quoted(name)}, cluster.{field} = {count}")
+
+    def _count(self) -> None:
+        """The batch of accumulated micro-batches, and the tokens of so many steps."""
+        recipe = self.body.get("recipe")
+        whole = recipe if isinstance(recipe, dict) else {}
+        if ACCUMULATION in self._counts:
+            path, steps = self._counts[ACCUMULATION]
+            parts = (steps, whole.get("micro_batch", 1), self._data())
+            wording = "micro_batch x data x these steps; give data, or the number of GPUs"
+            self._derive("recipe.global_batch", path, parts, wording)
+        if STEPS in self._counts:
+            path, steps = self._counts[STEPS]
+            batch = whole.get("global_batch_tokens")
+            sizes = (batch,) if batch is not None else (whole.get("global_batch"), whole.get("sequence_length"))
+            wording = "steps x global_batch x sequence_length; give both"
+            self._derive("recipe.training_tokens", path, (steps, *sizes), wording)
+
+    def _derive(self, path: str, given: str, factors: tuple[Any, ...], wording: str) -> None:
+        numbers = [one for factor in factors if (one := _whole(factor))]
+        if len(numbers) < len(factors):
+            message = f"{given} is {quoted(factors[0])}, from which {path} follows with other fields"
+            self.problems.append(Problem(given, "unknown_field", message, f"give {path}: {wording}"))
+            return
+        value = prod(numbers)
+        if self._put(path, value):
+            factors_text = " x ".join(map(str, numbers))
+            self.notes.append(f"{given} {quoted(factors[0])} -> {path} = {value} = {factors_text}")
+        else:
+            message = f"{given} {quoted(factors[0])} makes {path} {value}, which is {quoted(self._at(path))}"
+            self.problems.append(Problem(given, "told_twice", message, f"leave it or {path} out"))
+
+    def _data(self) -> Any:
+        """The replicas of the model: stated, or what the other degrees leave of the GPUs."""
+        layout, cluster = self.body.get("layout") or {}, self.body.get("cluster")
+        if not isinstance(layout, dict) or not isinstance(cluster, dict):
+            return None
+        if layout.get("data") is not None:
+            return layout["data"]
+        gpus, ranks = _whole(cluster.get("gpus")), prod(_whole(layout.get(axis, 1)) for axis in RANKS)
+        return gpus // ranks if ranks and gpus % ranks == 0 else None
+
+
+RANKS = ("tensor", "context", "pipeline")
+
+
+def _whole(value: object) -> int:
+    """A positive whole number, perhaps as a text; 0 for anything else."""
+    number = number_of("count", value) if isinstance(value, str) else value
+    return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else 0
+
+
+def _counted(text: str) -> tuple[int, str] | None:
+    match = COUNTED.fullmatch(text.strip()) if len(text) <= 200 else None
+    if match is None:
+        return None
+    count = int(match["first"] or match["last"])
+    return (count, (match["of"] or match["name"]).strip()) if count else None
+
+
+@cache
+def _names_of(part: str) -> frozenset[str]:
+    """Names that an object of a part may have."""
+    own = {"model": ("preset", "hf_config"), "cluster": ("preset",)}.get(part, ())
+    return frozenset((*own, *(field.path[1] for field in flat_fields().values() if field.path[0] == part)))
