@@ -112,6 +112,8 @@ _PYTHON_STRINGS = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+_PYTHON_TOKEN = re.compile(r"\w++|[^\w\s]")
+
 _JSON_STRINGS = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 _LONG_NUMBER = re.compile(rf"(?<![\w.])[0-9.][\w.]{{{MOST_DIGITS}}}")
@@ -148,8 +150,10 @@ def bound_yaml(text: str) -> None:
 
 
 def bound_python(text: str) -> None:
-    """Reject a program in Python with brackets nested beyond any real file; its parser bounds the rest."""
-    _bound_depth(Lines(text), _without(text, _PYTHON_STRINGS))
+    """Reject a program in Python with a structure beyond any real file; what follows it bounds its steps."""
+    lines = Lines(text)
+    _bound_count(lines, text, _PYTHON_TOKEN, MOST_WORDS, TOO_MANY_WORDS)  # a text may hold expressions
+    _bound_depth(lines, _without(text, _PYTHON_STRINGS))
 
 
 def _without(text: str, texts: re.Pattern[str]) -> str:

@@ -123,6 +123,23 @@ YAML: dict[str, Grown] = {
     "comments": repeated("#\n", "a: 1\n"),
     "blanks behind": repeated(" ", "a: 1"),
 }
+RECIPE = "cfg = llama3_8b_pretrain_config()\n"
+PYTHON: dict[str, Grown] = {
+    "fields": numbered("cfg.model.a# = 1\n", RECIPE),
+    "parts that are replaced": numbered("cfg.model.a# = 1; cfg.model = A(b=1)\n", RECIPE),
+    "statements": repeated("a;", RECIPE, "\n"),
+    "a sum": repeated("+1", f"{RECIPE}x = 1", "\n"),
+    "a list": repeated("1,", f"{RECIPE}cfg.model.a = [", "]\n"),
+    "lists of themselves": repeated("x = (x, x)\n", f"{RECIPE}x = 1\n"),
+    "functions": numbered("def f#(cfg: ConfigContainer):\n    cfg.a.b = 1\n"),
+    "conditions": repeated("if a:\n    cfg.model.a = 1\n", RECIPE),
+    "arguments": numbered("a#=1,", "cfg = llama3_8b_pretrain_config(", ")\n"),
+    "comments": repeated("#\n", after=RECIPE),
+    "blanks behind": repeated(" ", RECIPE),
+    "a text": repeated("x", f"{RECIPE}cfg.model.a = '", "'\n"),
+    "an unclosed text": repeated("x ", f'{RECIPE}x = """'),
+    "signs": repeated("-", f"{RECIPE}x = ", "1\n"),
+}
 JSON_TEXTS: dict[str, Grown] = {
     "keys": numbered('"k#":1', "{", "}", ","),
     "repeated keys": repeated('"a":1,', "{", '"b":1}'),
@@ -320,6 +337,7 @@ def kinds() -> Iterator[Kind]:
     for name, texts in files:
         yield Kind(f"imports/{name}", texts, posted(f"/v1/imports/{name}", TEXT), LONGEST_FILE_BYTES)
         yield Kind(f"check {name}", texts, posted("/v1/check", JSON, launched(name)), LONGEST_FILE_BYTES)
+    yield Kind("imports/megatron-bridge", PYTHON, posted("/v1/imports/megatron-bridge", TEXT), LONGEST_FILE_BYTES)
     yield Kind("check script", SCRIPTS, posted("/v1/check", JSON, launched("script")), LONGEST_FILE_BYTES)
     yield Kind("slurm", SCRIPTS, posted("/v1/adapters/slurm/check", JSON, submitted), LONGEST_FILE_BYTES)
     webhook = f"/v1/adapters/kubernetes/admission/{ADMISSION_TOKEN}"

@@ -70,7 +70,7 @@ WRONG = [
     ("cfg = llama3_8b_pretrain_config(\n", "not_python"),
     ("import torch\nx = 1\n", "not_read"),
     (f"{RECIPE}other = llama3_8b_sft_config()\n", "several_trainings"),
-    (f"{RECIPE}x = {'-' * 100_000}1\n", "too_deep"),
+    (f"{RECIPE}x = {'-' * 15_000}1\n", "too_deep"),
     (f"{RECIPE}x = {'[' * 40}{']' * 40}\n", "too_deep"),
     (f"{RECIPE}{'x = 1;' * 20_001}\n", "too_long"),
     ("def f(c):\n" + "    f(c)\n" * 6 + RECIPE + "f(cfg)\n", "too_long"),

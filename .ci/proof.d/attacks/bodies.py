@@ -142,6 +142,31 @@ def json_texts() -> Iterator[tuple[str, str]]:
     yield "unclosed text", '{"a":"' + "\\\\" * 120_000
 
 
+def python_texts() -> Iterator[tuple[str, str]]:
+    """Programs that fill in Megatron-Bridge's configuration."""
+    for name, text in (
+        ("signs", f"x = {'-' * 16_000}1"),
+        ("attributes", f"cfg{'.a' * 8_000} = 1"),
+        ("sums", f"x = 1{'+1' * 8_000}"),
+        ("calls", f"x = f{'()' * 5_000}"),
+        ("functions without names", f"x = {'lambda:' * 8_000}1"),
+        ("brackets", f"x = {'(' * 240_000}"),
+        ("branches", "if a: pass\n" + repeated("elif b: pass\n", 50_000)),
+        ("squares", "x = 9\n" + repeated("x = x * x\n", 32_000)),
+        ("lists of themselves", "x = (1,)\n" + repeated("x = (x, x)\n", 25_000) + "cfg.model.a = x"),
+        ("objects of themselves", "x = A(a=1)\n" + repeated("x = A(a=x, b=x)\n", 21_000) + "cfg.model = x"),
+        ("a function that calls itself", "def f(c):\n" + repeated("    f(c)\n", 2_000) + "f(cfg)"),
+        ("parts that are replaced", numbered("cfg.model.a{n} = 1; cfg.model = A(b=1)")),
+        ("fields", numbered("cfg.model.a{n} = 1")),
+        ("expressions", repeated("a;", 16_000)),
+        ("digits", f"cfg.model.a = {'9' * 4_000}"),
+        ("endless text", 'x = """' + repeated("a ", 30_000)),
+        ("texts with values", "x = " + repeated("f'{x}'", 16_000)),
+        ("a text with a sum", f"x = f'{{{'1+' * 8_000}1}}'"),
+    ):
+        yield name, f"cfg = llama3_8b_pretrain_config()\n{text}\n"
+
+
 def argument_texts() -> Iterator[tuple[str, str]]:
     """Arguments of Megatron-LM."""
     yield "4,301 digits", "--num-layers " + "9" * 4301
@@ -229,7 +254,7 @@ def import_bodies(rng: Random) -> Iterator[Body]:
     """Framework files through their own route."""
     texts = {
         "torchtitan": toml_texts(), "nanotron": yaml_texts(), "accelerate": yaml_texts(), "deepspeed": json_texts(),
-        "megatron-lm": argument_texts(),
+        "megatron-lm": argument_texts(), "megatron-bridge": python_texts(),
     }  # fmt: skip
     for kind, found in texts.items():
         for name, text in found:
@@ -238,6 +263,7 @@ def import_bodies(rng: Random) -> Iterator[Body]:
         ("torchtitan", '[]{}=.,"a1\n#'),
         ("nanotron", "[]{}:,-&*!?|> a1\n"),
         ("megatron-lm", "-=a1 '\\\n#"),
+        ("megatron-bridge", "()[]{}=.,:\"'\\ a1\n#"),
     ):
         for number in range(3):
             text = "".join(rng.choices(letters, k=FILE_BYTES))

@@ -17,7 +17,7 @@ from service.formats.frameworks.megatron_core.megatron_bridge_recipes import ARG
 from service.formats.text import NAMELESS, Entry, Unknown, checked_once
 from service.text_bounds import Place, refusal
 
-MOST_STEPS = 20_000
+MOST_STEPS = 10_000
 """Statements and expressions that are followed, those of called functions each time. Source: a choice."""
 
 DEEPEST_CALL = 8
