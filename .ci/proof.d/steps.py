@@ -13,6 +13,7 @@ from service.answers.accuracy import Group
 from service.calibration.scores import Comparison
 from service.calibration.steps import (
     DENSE,
+    NEWER,
     SPARSE,
     FittedSteps,
     HeldOutStep,
@@ -149,9 +150,9 @@ def constants(rows: Sequence[StepRow], steps: FittedSteps) -> Iterator[str]:
         one.name for one in fields(fitted) if not _same(getattr(fitted, one.name), getattr(STEP_CONSTANTS, one.name))
     ]
     yield from checked(kept=not off, said=f"constants fitted anew are the shipped ones {off or ''}")
-    out = [one.field for one in (*DENSE, *SPARSE) if not one.low <= one.of(STEP_CONSTANTS) <= one.high]
+    out = [one.field for one in (*DENSE, *NEWER, *SPARSE) if not one.low <= one.of(STEP_CONSTANTS) <= one.high]
     yield from checked(
-        kept=not out, said=f"every one of {len(DENSE) + len(SPARSE)} constants is inside its bounds {out or ''}"
+        kept=not out, said=f"every one of {len((*DENSE, *NEWER, *SPARSE))} constants is inside its bounds {out or ''}"
     )
     held_out, shipped = rounded(held_out_seconds(rows, steps)), shipped_held_out().predicted_seconds
     far = max(abs(log(held_out[name] / shipped[name])) for name in shipped)

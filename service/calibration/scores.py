@@ -181,14 +181,14 @@ STEPS_READ_OFF_ONE = {source: tuple(names) for source, names in _READ_OFF["steps
 FITTED_SOURCES: tuple[str, ...] = tuple(_READ_OFF["fitted_sources"])
 """Sources of published steps with which the constants of step time are fitted."""
 
-ONLY_SCORED = ("new GPU", "old GPU")
+ONLY_SCORED = ("old GPU",)
 """Classes of steps with which no constant is fitted, whatever their source."""
 
 
 def constants_read_off(source_key: str, quantity: str = "peak", figure_class: str = "") -> tuple[str, ...]:
     """The constants to which rows of a source contributed.
 
-    >>> constants_read_off("qwen_readme"), constants_read_off("mbridge", "step", "new GPU")
+    >>> constants_read_off("qwen_readme"), constants_read_off("mbridge", "step", "old GPU")
     ((), ())
     """
     if quantity != "step":

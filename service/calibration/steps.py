@@ -116,6 +116,9 @@ def _priors(rows_of: str) -> tuple[Fitted, ...]:
 DENSE = _priors("dense")
 """Constants that steps of dense models determine."""
 
+NEWER = _priors("newer")
+"""Further constants that steps of dense models on GPUs since then determine."""
+
 SPARSE = _priors("sparse")
 """Further constants that steps of mixtures of experts determine."""
 
@@ -326,7 +329,10 @@ class FittedSteps:
             first = next(iter(self._fits.values()), None)
             start, rounds = (at_priors(STEP_CONSTANTS, DENSE), ROUNDS) if first is None else (first, ROUNDS_AGAIN)
             self._fits[names] = self._improved(dense, DENSE, start, rounds)
-        start = at_priors(self._fits[names], SPARSE)
+        constants, since = self._fits[names], {one.key for one in NEWER}
+        newer = [row for row in giving if not _is_sparse(row) and generation(row.question.gpu) in since]
+        constants = self._improved(newer, NEWER, at_priors(constants, NEWER), ROUNDS)
+        start = at_priors(constants, SPARSE)
         return self._improved([row for row in giving if _is_sparse(row)], SPARSE, start, ROUNDS)
 
     def step_seconds(self, question: Question, fitted: object) -> float:

@@ -80,6 +80,8 @@ class StepConstants:
     contention_fraction: float
     """Share of the shorter of two overlapped streams, compute and sharded weights or tokens, that is lost to
     contention."""
+    user_buffer_fraction: float
+    """Share of tensor-parallel communication that Transformer Engine's user buffers hide beside products."""
     exposed_gradient_fraction: float
     """Share of a step's gradient traffic that no backward pass hides: the last bucket, the all-gather of weights."""
     straggler_fraction: float
@@ -95,35 +97,36 @@ class StepConstants:
 
 
 STEP_CONSTANTS = StepConstants(
-    product_scales={"Ampere": 0.9962, "Hopper": 0.9148},
-    attention_scales={"flash-1": 1.004, "flash-2": 0.7216, "cudnn": 0.8207},
-    eager_attention_fraction=0.3629,
-    memory_fraction=0.7797,
-    fill_numbers=356,
-    misaligned_fraction=0.822,
-    misaligned_head_fraction=0.1038,
-    grouped_fraction=0.592,
-    network_scale=0.9032,
-    contention_fraction=0.4779,
-    exposed_gradient_fraction=0.8034,
-    straggler_fraction=0.003921,
-    pressure_fraction=0.03042,
+    product_scales={"Ampere": 0.9971, "Hopper": 0.8973, "Blackwell": 0.8059},
+    attention_scales={"flash-1": 1.002, "flash-2": 0.7456, "cudnn": 0.9077},
+    eager_attention_fraction=0.3549,
+    memory_fraction=0.7708,
+    fill_numbers=347.2,
+    misaligned_fraction=0.8568,
+    misaligned_head_fraction=0.09031,
+    grouped_fraction=0.8086,
+    network_scale=0.726,
+    contention_fraction=0.3924,
+    user_buffer_fraction=0.8372,
+    exposed_gradient_fraction=0.3121,
+    straggler_fraction=0.005333,
+    pressure_fraction=0.03051,
     layer_host_seconds=0.001,
     host_launch_seconds=2e-05,
     stack_scales={
-        ("megatron-core", "transformer-engine"): 0.9071,
-        ("megatron-core", "local"): 0.955,
-        ("deepspeed", "local"): 1.155,
-        ("deepspeed", "eager"): 0.9733,
-        ("fsdp1", "eager"): 1.03,
-        ("nanotron", "eager"): 0.9674,
-        ("torchtitan", "compiled"): 0.9978,
-        ("torchtitan", "eager"): 1.048,
+        ("megatron-core", "transformer-engine"): 0.9823,
+        ("megatron-core", "local"): 0.9436,
+        ("deepspeed", "local"): 1.138,
+        ("deepspeed", "eager"): 1.032,
+        ("fsdp1", "eager"): 1.028,
+        ("nanotron", "eager"): 0.9502,
+        ("torchtitan", "compiled"): 0.9939,
+        ("torchtitan", "eager"): 1.047,
     },
 )
 """The shipped values. Source: service.calibration.steps over published/throughput.csv: dense models on Ampere and
-Hopper; models with experts on every generation, because few of their steps are published; layer_host_seconds is an
-assumption."""
+Hopper, and on Blackwell for the rate of its products; models with experts on every generation, because few of their
+steps are published; layer_host_seconds is an assumption."""
 
 
 NEWEST_KERNEL: AttentionName = "cudnn"
@@ -145,7 +148,7 @@ def product_scale(constants: StepConstants, gpu: Gpu) -> float:
     >>> from dataclasses import replace
     >>> from service.estimator.samples import H100
     >>> constants = replace(STEP_CONSTANTS, product_scales={"Ampere": 1.0, "Hopper": 0.9})
-    >>> product_scale(constants, H100), product_scale(constants, replace(H100, architecture="Blackwell"))
+    >>> product_scale(constants, H100), product_scale(constants, replace(H100, architecture="Rubin"))
     (0.9, 0.9)
     """
     return constants.product_scales.get(generation(gpu), constants.product_scales[NEWEST_FITTED])

@@ -23,7 +23,7 @@ from service.estimator.memory.device import allocator_room_bytes, reserved_bytes
 from service.estimator.memory.memory import stage_bytes
 from service.estimator.numeric import Amount, maximum
 from service.estimator.parallelism.stages import Stage
-from service.estimator.question import RankOrder, ScheduleName
+from service.estimator.question import ContextMethod, RankOrder, ScheduleName
 from service.estimator.rule import LayoutRule
 from service.estimator.time.step import (
     LedgerSeconds,
@@ -276,15 +276,15 @@ class Block:
     other_orders: tuple[RankOrder, ...]
     data: tuple[int, ...]
     """Allowed numbers of replicas; empty for any."""
-    ledger: LedgerSeconds
+    ledgers: Mapping[ContextMethod, LedgerSeconds]
     """What one rank computes of each part of the ledger, of every split of the search and every micro-batch."""
     first_split: int
     """Which of those splits is the first of the grid."""
 
-    def ledger_inside(self, box: Box) -> LedgerSeconds:
+    def ledger_inside(self, box: Box, method: ContextMethod) -> LedgerSeconds:
         """What one rank computes of each part of the ledger, of the layouts of the grid inside a box."""
         splits, *_, micro_batches = box.places
-        return Box((splits + self.first_split, _FIRST, _FIRST, micro_batches)).cut(self.ledger)
+        return Box((splits + self.first_split, _FIRST, _FIRST, micro_batches)).cut(self.ledgers[method])
 
 
 _Alike = tuple[int, int, bool, tuple[CompleteLayout, ...]]
@@ -296,7 +296,8 @@ def blocks_of(variant: Variant, axes: SearchSpace, pipelines: tuple[Pipeline, ..
     workload = variant.workload
     splits = tuple(_splits(workload, axes))
     one_stage = Grid(splits, (PLAIN_LAYOUT,), (PLAIN_LAYOUT,), axes.micro_batch)
-    ledger = ledger_seconds(workload, degrees_in(one_stage, workload)[0])
+    degrees = degrees_in(one_stage, workload)[0]
+    ledgers = {method: ledger_seconds(workload, degrees, method) for method in axes.context_method}
     refused: Counter[str] = Counter()
     groups: dict[_Alike, list[StagedPipeline]] = defaultdict(list)
     schedules: dict[_Alike, tuple[ScheduleName, ...]] = {}
@@ -333,7 +334,7 @@ def blocks_of(variant: Variant, axes: SearchSpace, pipelines: tuple[Pipeline, ..
             )
             stages, orders, first = tuple(kinds for _, kinds in own), axes.rank_order[1:], 0
             for grid in grids:
-                results.append(Block(variant, grid, stages, choices, mirrors, orders, axes.data, ledger, first))
+                results.append(Block(variant, grid, stages, choices, mirrors, orders, axes.data, ledgers, first))
                 first += len(grid.splits)
     return results, refused
 

@@ -313,7 +313,7 @@ def _search_part(
 def _micro_batches(block: Block, part: Part, choices: CompleteLayout) -> list[MicroBatchSeconds]:
     """Seconds of one micro-batch on each group of stages."""
     workload, degrees = block.variant.workload, part.degrees
-    each = block.ledger_inside(part.box)
+    each = block.ledger_inside(part.box, choices.context_method)
     return [micro_batch_seconds(workload, degrees, one.stage, one.load, choices, each) for one in part.columns]
 
 

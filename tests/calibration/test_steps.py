@@ -9,6 +9,7 @@ import pytest
 from service.calibration.steps import (
     ASSUMED,
     DENSE,
+    NEWER,
     SPARSE,
     Fitted,
     PublishedStep,
@@ -98,7 +99,7 @@ def test_a_stack_is_known_where_several_sources_run_it() -> None:
     assert step_class_of(engine, H100, is_sparse=False, known_stacks=[alone]) == "other stack"
 
 
-EVERY = [pytest.param(one, id=f"{one.field} {one.key or ''}".strip()) for one in (*DENSE, *SPARSE, *ASSUMED)]
+EVERY = [pytest.param(one, id=f"{one.field} {one.key or ''}".strip()) for one in (*DENSE, *NEWER, *SPARSE, *ASSUMED)]
 FASTEST_STACK = min(1.0, *STEP_CONSTANTS.stack_scales.values())
 """Least seconds of a step over what its kernels say."""
 

@@ -191,7 +191,9 @@ def test_a_column_holds_layouts_with_chunks_and_without() -> None:
 
 def step_of(workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: CompleteLayout) -> StepSeconds:
     """The step of one stage of which the whole pipeline is made."""
-    micro = micro_batch_seconds(workload, degrees, stage, load, layout, ledger_seconds(workload, degrees))
+    micro = micro_batch_seconds(
+        workload, degrees, stage, load, layout, ledger_seconds(workload, degrees, layout.context_method)
+    )
     overhead = StepOverhead(stage_seconds=micro.sent_seconds)
     busy = busy_seconds(workload, degrees, load, layout, micro, overhead)
     return step_seconds(workload, degrees, micro, busy, overhead)

@@ -39,7 +39,7 @@ COUNTS = frozenset({
     "reduce_bucket_numbers", "reduced_group",
     "repeated_forwards", "rows", "rule_parameters",
     "scale", "shape", "shards", "slowness", "sparse_launches", "sparse_layers",
-    "spread_scale", "square_root", "stack_scale",
+    "spread_scale", "square_root", "stack_scale", "stage_tensors",
     "stride", "summed", "summed_by_shape", "take", "trained_layers", "trained_numbers", "undivided_share",
     "warm_flights", "warm_passes", "where", "where_needed", "wide_numbers",
 })  # fmt: skip

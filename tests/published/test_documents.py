@@ -45,7 +45,7 @@ def test_every_table_that_cites_a_document_is_among_its_figures(key: str) -> Non
 
 MOST_TOLERANCE = 0.15
 """Widest tolerance of a figure: the speed of DeepSeek-V3's training, whose software is not published; that of a run on
-16,384 GPUs is met within 9 %, all others within 5 %."""
+16,384 GPUs is met within 10 %, all others within 5 %."""
 
 
 @each_case("case", EVERY_CASE)

@@ -25,6 +25,7 @@ from service.estimator.numeric import ceil_div, summed
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.parallelism.buckets import is_beside
 from service.estimator.parallelism.pipeline import bubble_micro_batches
+from service.estimator.question import ContextMethod
 from service.estimator.resolve import ResolvedQuestion
 from service.estimator.run.run import (
     LoadedStage,
@@ -92,6 +93,11 @@ class Slowest:
         return self.resolved.workload
 
     @property
+    def context_method(self) -> ContextMethod:
+        """How context ranks exchange keys and values."""
+        return self.resolved.question.layout.context_method
+
+    @property
     def accumulation(self) -> Inputs:
         """Micro-batches of a step."""
         return numbers_of(self.resolved.degrees, "accumulation")
@@ -138,7 +144,7 @@ def _computed(slowest: Slowest, part: str) -> PartExpression:
         found: dict[str, float] = {}
         for op in ops:
             if op.kind == part and (op.flop or op.moved_bytes):
-                one = kernels.op_seconds(op, workload, degrees, split, rates)
+                one = kernels.op_seconds(op, workload, degrees, split, rates, slowest.context_method)
                 found[op.name] = found.get(op.name, 0.0) + float(one.forward) + float(one.backward)
         return found
 
@@ -158,7 +164,10 @@ def _cast(slowest: Slowest, _: str) -> PartExpression:
     if not float(slowest.work.micro.compute.cast) and not float(slowest.busy.recast):
         return kernels.product_seconds, Expression("0", {"precision": workload.recipe.precision})
     rates = kernels.rates_of(workload)
-    each = _operations(slowest, lambda ops: {"cast": float(kernels.ops_compute(ops, workload, degrees, rates).cast)})
+    each = _operations(
+        slowest,
+        lambda ops: {"cast": float(kernels.ops_compute(ops, workload, degrees, rates, slowest.context_method).cast)},
+    )
     whole = _repeated(slowest, each)
     if not float(slowest.busy.recast):
         return kernels.product_seconds, whole
@@ -181,7 +190,7 @@ def _recompute(slowest: Slowest, _: str) -> PartExpression:
     layers = {
         f"layer_kind_{kind}": (
             float(count),
-            {"rerun": float(kernels.ops_compute(ops, workload, degrees, rates).recompute)},
+            {"rerun": float(kernels.ops_compute(ops, workload, degrees, rates, slowest.context_method).recompute)},
         )
         for kind, (count, ops) in enumerate(zip(stage.kind_counts, workload.ledger.kinds, strict=True))
     }
@@ -535,6 +544,13 @@ def _optimizer(slowest: Slowest, _: str) -> PartExpression:
     launched = float(host.update_host_seconds(workload, degrees, slowest.work.loaded.stage))
     if launched:
         inputs["host_seconds"], text = launched, f"max({text}, host_seconds)"
+    if float(optimizer.piece_copying_seconds(workload, degrees, slowest.work.loaded.stage)):
+        inputs |= {
+            "tensors": float(optimizer.stage_tensors(workload, slowest.work.loaded.stage)),
+            "pieces_of_each": float(degrees.shard_group),
+            "piece_seconds": optimizer.PIECE_SECONDS,
+        }
+        text += " + tensors * pieces_of_each * piece_seconds"
     return formula, Expression(text, inputs)
 
 

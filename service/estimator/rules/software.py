@@ -170,7 +170,7 @@ SOFTWARE_RULES: dict[str, WorkloadRule] = {
     "tensor_overlap_is_of_the_stack": Rule(
         lambda w, _: (
             not w.requested.tensor_overlap
-            or w.implementation.uses_transformer_engine
+            or w.implementation.overlap.overlaps_tensor
             or w.software.name == "torchtitan"
         )
     ),

@@ -194,7 +194,7 @@ def works_of(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fract
     """The work of each distinct stage; in bubbles all stages wait for the mean micro-batch time of the stages."""
     workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
     distinct = {one.shape: one for one in stages}
-    op_seconds = ledger_seconds(workload, degrees)
+    op_seconds = ledger_seconds(workload, degrees, layout.context_method)
     micro = {
         shape: micro_batch_seconds(workload, degrees, one.stage, one.load, layout, op_seconds)
         for shape, one in distinct.items()

@@ -313,13 +313,13 @@ def interruption_inputs(question: CompleteQuestion) -> dict[str, Any]:
     }
 
 
-RUN_RESIDUALS = (-0.1, 0.62)
+RUN_RESIDUALS = (-0.2, 0.63)
 """80 % of published runs took between exp(low) and exp(high) of the GPU-hours predicted for them, each source counting
 as much as any other: billed hours include older software, evaluation, waiting for data and repeated steps.
 Source: service.calibration.scores over the main runs of published/totals.csv."""
 
 
-PLAN_RESIDUALS = (0.08, 0.69)
+PLAN_RESIDUALS = (0.03, 0.65)
 """80 % of published runs took between exp(low) and exp(high) of the GPU-hours of their best plan, each source counting
 as much as any other: beside what RUN_RESIDUALS says, no lab tried every layout, and the best of many predictions is one
 that is too good.
@@ -338,7 +338,7 @@ def run_interval(predicted: Interval, residuals: tuple[float, float] = RUN_RESID
 
     >>> wide = run_interval(Interval(50.0, 100.0, 110.0, "analytic"))
     >>> wide.low, wide.value, round(wide.high)
-    (50.0, 100.0, 186)
+    (50.0, 100.0, 188)
     """
     low, high = (predicted.value * exp(residual) for residual in residuals)
     return Interval(min(predicted.low, low), predicted.value, max(predicted.high, high), predicted.basis)

@@ -50,6 +50,8 @@ class Overlap:
     """Traffic of each gathered parameter for one micro-batch: copies from and to the buffers of collectives."""
     reduces_half: bool = False
     """Gradients travel in the compute format, whatever they accumulate in."""
+    copies_pieces: bool = False
+    """Where ZeRO-1 has gathered weights, the host copies each rank's piece of each tensor by a call of its own."""
     gathers_narrow: bool = False
     """Tensor ranks gather activations in the format of the products, where that is fp8."""
     source: str

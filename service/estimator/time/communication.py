@@ -107,9 +107,28 @@ def _passes(
 
 
 TENSOR_OVERLAP_FRACTION = 0.4
-"""Share of tensor-parallel communication that hides where ranks exchange in pieces beside their products.
+"""Share of tensor-parallel communication that torch hides where ranks exchange in pieces beside their products.
 Source: published pairs with and without: torchtitan's async TP on 64 and 256 H100 takes 7-14 % off steps of which TP
-is a quarter to a third."""
+is a quarter to a third; nanotron runs two of five transfers beside a product."""
+
+
+def tensor_overlap_fraction(workload: Workload) -> float:
+    """Share of tensor-parallel communication that hides beside products, where ranks split the sequence.
+
+    Formula: 0 where the recipe overlaps nothing; x with user buffers, else TENSOR_OVERLAP_FRACTION
+    Args:
+        workload: the workload, with x = StepConstants.user_buffer_fraction
+    Returns: share of the seconds [1]
+    Source: NVIDIA/TransformerEngine@v2.11 pytorch/module/base.py (initialize_ub); TENSOR_OVERLAP_FRACTION
+
+    >>> from service.estimator.samples import sample_workload
+    >>> tensor_overlap_fraction(sample_workload()) == sample_workload().constants.user_buffer_fraction
+    True
+    """
+    if not workload.software.tensor_overlap:
+        return 0.0
+    has_buffers = workload.implementation.uses_transformer_engine
+    return workload.constants.user_buffer_fraction if has_buffers else TENSOR_OVERLAP_FRACTION
 
 
 @dataclass(slots=True)
@@ -243,8 +262,8 @@ def exposed_seconds(
     hidden_exchange = minimum(exchange, compute.attention) if method == "ring" else 0.0
     computing = compute.total_seconds
     free = computing - hidden_exchange
-    overlaps = TENSOR_OVERLAP_FRACTION if workload.software.tensor_overlap else 0.0
-    hidden_tensors = minimum(where(degrees.sequence_parallel == 1, overlaps, 0.0) * tensors, free)
+    overlaps = where(degrees.sequence_parallel == 1, tensor_overlap_fraction(workload), 0.0)
+    hidden_tensors = minimum(overlaps * tensors, free)
     free = free - hidden_tensors
     hidden_experts = _hidden_experts(workload, degrees, layout, minimum(experts, free))
     free = free - hidden_experts

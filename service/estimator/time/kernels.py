@@ -9,7 +9,7 @@ from service.estimator.degrees import WEIGHTS, Degrees, divisors
 from service.estimator.model.ledger import Op, OpKind, Ops, Split, is_rerun, rerun_flop
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.parallelism.stages import RankParameters
-from service.estimator.question import AttentionName, DispatcherName, Model
+from service.estimator.question import AttentionName, ContextMethod, DispatcherName, Model
 from service.estimator.software.precision import Format, fp8_attention_gains, known_peak_flop_per_s, quantization_of
 from service.estimator.software.versions import at_least, generation
 from service.estimator.time.rates import (
@@ -370,9 +370,12 @@ def _layer_products(op: Op, shape: ProductShape, workload: Workload, times: Amou
         yield RankProduct(name=op.name, product=name, shape=run, format=number_format, count=count)
 
 
-ALIGNED_SIDE = 64
-"""Products run at full rate where the sides of a matrix are multiples of this.
+ALIGNED_SIDES = {"Ampere": 64}
+"""Products run at full rate where the sides of a matrix are multiples of this; of ALIGNED_SIDE on other generations.
 Source: NVIDIA, Matrix Multiplication Background User's Guide, section 2 (128 bytes of 16-bit numbers on A100)."""
+
+ALIGNED_SIDE = 8
+"""Source: the same (16 bytes of 16-bit numbers)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -470,8 +473,8 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workloa
 
     Formula:
         forward: (m, n, k); backward: the mean of (m, k, n) and (k, n, m) for each gradient that is needed; each
-        over x where a side is no multiple of ALIGNED_SIDE, over g m / (m + GROUP_TOKENS) where tokens are dealt to
-        several experts, whose products run side by side, or one after another where they are not grouped;
+        over x where a side is not aligned, over g m / (m + GROUP_TOKENS) where tokens are dealt to several experts,
+        whose products run side by side, or one after another where they are not grouped;
         cast: c (m k + m n) / W, c = Rates.cast_bytes, but for what fused experts convert themselves; and what makes
         frozen matrices of 4 bits wide
     Args:
@@ -481,8 +484,9 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workloa
     """
     m, n, k, copies = shape.rows, shape.columns, shape.inner, shape.copies
     products, constants = rates.of(op), workload.constants
-    aligned = where(n % ALIGNED_SIDE == 0, 1.0, constants.misaligned_fraction)
-    aligned = aligned * where(k % ALIGNED_SIDE == 0, 1.0, constants.misaligned_fraction)
+    side = ALIGNED_SIDES.get(generation(workload.gpu), ALIGNED_SIDE)
+    aligned = where(n % side == 0, 1.0, constants.misaligned_fraction)
+    aligned = aligned * where(k % side == 0, 1.0, constants.misaligned_fraction)
     slowdown = 1 / aligned
     if op.holds_experts:
         slowdown = slowdown * where(copies > 1, (1 + GROUP_TOKENS / m) / constants.grouped_fraction, 1.0)
@@ -549,17 +553,21 @@ def widening_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Worklo
     return once, 0.0 if quantization.keeps_wide or not op.gradients else once
 
 
-def attention_seconds(op: Op, workload: Workload, divisor: Amount, scale: Amount, rates: Rates) -> OpSeconds:
+def attention_seconds(
+    op: Op, workload: Workload, divisor: Amount, scale: Amount, rates: Rates, pieces: Amount = 1
+) -> OpSeconds:
     """Seconds of attention, or of the scan of a recurrent layer, on one rank.
 
     Formula:
-        fused: roofline at R f, f by keys and queries; backward: twice the FLOP and what the kernel repeats
+        fused: roofline at R f, f by keys and queries; backward: twice the FLOP and what the kernel repeats; of a ring
+        also the sums of its pieces
         eager: FLOP over the rate of its products, and its traffic
     Args:
         divisor: ranks that share its work [1]
         scale: sequences of a micro-batch on one context rank [1]
+        pieces: pieces of a ring [1]
     Returns: the seconds [s]
-    Source: attention_fraction; Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (eager)
+    Source: attention_fraction; merging_seconds; Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (eager)
     """
     flop, moved = op.flop / divisor * scale, op.moved_bytes / divisor * scale
     gradients = (op.backward_flop + op.kernel_rerun_flop) / divisor * scale
@@ -569,21 +577,65 @@ def attention_seconds(op: Op, workload: Workload, divisor: Amount, scale: Amount
             flop / rates.eager_flop_per_s + traffic_seconds,
             gradients / rates.eager_flop_per_s + op.gradients * traffic_seconds,
         )
-    forward, backward = (rates.attention_flop_per_s * share for share in _shares(op, workload, divisor, scale, rates))
-    forward_seconds = kernel_seconds(flop, moved, forward, rates.bytes_per_s)
+    shares = _shares(op, workload, divisor, scale, rates, pieces)
+    forward, backward = (rates.attention_flop_per_s * share for share in shares)
+    merges = merging_seconds(moved, pieces, rates.bytes_per_s) if op.is_core else 0.0
+    forward_seconds = kernel_seconds(flop, moved, forward, rates.bytes_per_s) + merges
     return OpSeconds(
         forward_seconds,
-        kernel_seconds(gradients, op.gradients * moved, backward, rates.bytes_per_s) if op.gradients else 0.0,
+        kernel_seconds(gradients, op.gradients * moved, backward, rates.bytes_per_s) + 2 * merges
+        if op.gradients
+        else 0.0,
     )
 
 
-def _shares(op: Op, workload: Workload, divisor: Amount, scale: Amount, rates: Rates) -> tuple[Amount, Amount]:
+def piece_fraction(pieces: Amount) -> Amount:
+    """Keys that a query sees in one piece of a ring over those that it sees in all.
+
+    Each rank holds two of 2 c blocks of a sequence, so that a causal mask gives every piece as many pairs: the first
+    has s / 2 c keys for a query on average, all others s / 2 c or s / c.
+
+    Formula: 4 / (3 c + 1), the harmonic mean
+    Args:
+        pieces: pieces of the ring, c [1]
+    Returns: share of the keys [1]
+    Source:
+        Liu et al. 2023, arXiv:2310.01889; NVIDIA/TransformerEngine@v2.11 context_parallel.py AttnFuncWithCPAndKVP2P
+
+    >>> piece_fraction(1), piece_fraction(2)
+    (1.0, 0.5714285714285714)
+    """
+    return 4 / (3 * pieces + 1)
+
+
+def merging_seconds(moved_bytes: Amount, pieces: Amount, bytes_per_s: float) -> Amount:
+    """Seconds that a ring adds the result of each piece to those before it: of the forward pass, of each gradient.
+
+    Formula:
+        (c - 1) B / 2 W: outputs, or of the four tensors that a pass moves twice the three gradients, read, and added to
+        what is read and written back
+    Args:
+        moved_bytes: what one pass without a ring moves, B [byte]
+        pieces: pieces of the ring, c [1]
+        bytes_per_s: rate of memory traffic, W [byte/s]
+    Returns: seconds of the forward pass; the backward pass takes twice as long [s]
+    Source: NVIDIA/TransformerEngine@v2.11 context_parallel.py (flash_attn_fwd_out_correction; dq.add_, dk.add_)
+
+    >>> merging_seconds(4e9, 1, 1e12), merging_seconds(4e9, 2, 1e12)
+    (0.0, 0.002)
+    """
+    return (pieces - 1) * moved_bytes / 2 / bytes_per_s
+
+
+def _shares(
+    op: Op, workload: Workload, divisor: Amount, scale: Amount, rates: Rates, pieces: Amount
+) -> tuple[Amount, Amount]:
     """Shares of the peak, forward and backward. Attention's depend on its sizes; a scan's are those of long ones."""
     if not op.is_core:
         return rates.attention.forward_fraction, rates.attention.backward_fraction
     tokens = workload.recipe.sequence_length
     queries = workload.model.num_attention_heads * tokens / divisor * scale
-    keys = op.flop / (2 * tokens * op.score_width)
+    keys = op.flop / (2 * tokens * op.score_width) * piece_fraction(pieces)
     forward, backward = (
         gain * attention_fraction(rates.attention, keys, queries, backward=bool(place))
         for place, gain in enumerate(rates.attention_gain_fraction)
@@ -591,7 +643,9 @@ def _shares(op: Op, workload: Workload, divisor: Amount, scale: Amount, rates: R
     return forward, backward
 
 
-def op_seconds(op: Op, workload: Workload, degrees: Degrees, split: tuple[Amount, ...], rates: Rates) -> OpSeconds:
+def op_seconds(
+    op: Op, workload: Workload, degrees: Degrees, split: tuple[Amount, ...], rates: Rates, method: ContextMethod
+) -> OpSeconds:
     """Seconds of one operation on one rank for one micro-batch.
 
     Formula:
@@ -600,6 +654,7 @@ def op_seconds(op: Op, workload: Workload, degrees: Degrees, split: tuple[Amount
         do in their products
     Args:
         split: divisor of each split [1]
+        method: how context ranks exchange keys and values
     Returns: forward and backward seconds [s]
     Source: product_seconds, attention_seconds, kernel_seconds
     """
@@ -607,7 +662,8 @@ def op_seconds(op: Op, workload: Workload, degrees: Degrees, split: tuple[Amount
         return product_seconds(op, product_shape(op, workload.model, degrees, split), rates, workload)
     scale, divisor = degrees.micro_batch / degrees.context, split[op.split]
     if op.kind == "attention":
-        return attention_seconds(op, workload, divisor, scale, rates)
+        pieces = degrees.context if method == "ring" else 1
+        return attention_seconds(op, workload, divisor, scale, rates, pieces)
     if workload.software.fused_experts and op.name in FUSED:
         return OpSeconds(0.0, 0.0)
     moved = (op.moved_bytes / divisor + op.whole_bytes) * scale / rates.bytes_per_s
@@ -617,7 +673,7 @@ def op_seconds(op: Op, workload: Workload, degrees: Degrees, split: tuple[Amount
     return OpSeconds(moved, op.gradients * moved)
 
 
-def ops_compute(ops: Ops, workload: Workload, degrees: Degrees, rates: Rates) -> ComputeSeconds:
+def ops_compute(ops: Ops, workload: Workload, degrees: Degrees, rates: Rates, method: ContextMethod) -> ComputeSeconds:
     """Seconds that one rank computes for some operations on one micro-batch, forward and backward."""
     split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     sums: dict[OpKind, Amount] = {"gemm": 0.0, "attention": 0.0, "elementwise": 0.0}
@@ -627,7 +683,7 @@ def ops_compute(ops: Ops, workload: Workload, degrees: Degrees, rates: Rates) ->
     for op in ops:
         if not (op.flop or op.moved_bytes):
             continue
-        one = op_seconds(op, workload, degrees, split, rates)
+        one = op_seconds(op, workload, degrees, split, rates, method)
         sums[op.kind] = sums[op.kind] + one.forward + one.backward
         cast = cast + one.cast
         forward = forward + one.forward

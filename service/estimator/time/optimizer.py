@@ -6,7 +6,7 @@ from service.estimator.constants import streaming_bytes_per_s
 from service.estimator.degrees import OPTIMIZER_STATES, Degrees, divisors, evaluated_once
 from service.estimator.memory.states import sharded_bytes
 from service.estimator.model.ledger import Op, Split, Weight
-from service.estimator.numeric import Amount, maximum, minimum, where
+from service.estimator.numeric import Amount, both, maximum, minimum, summed, where
 from service.estimator.parallelism.data import expert_shards, shards
 from service.estimator.parallelism.stages import RankParameters, Stage, stage_ops
 from service.estimator.software.precision import is_orthogonalized, moment_bytes
@@ -77,6 +77,47 @@ def offloaded_seconds(workload: Workload, degrees: Degrees, updated: RankParamet
     """
     both_ways, once = updated_bytes(workload, degrees, updated)
     return once / (workload.gpu.host_bytes_per_s * HOST_LINK_FRACTION) + 2 * both_ways / HOST_MEMORY_BYTES_PER_S
+
+
+PIECE_SECONDS = 1e-5
+"""Time of the host to cut out, flatten and copy one piece of a tensor. Source: 5 to 6 microseconds in Python on a CPU
+(torch 2.13, the calls of nanotron's all_gather_coalesced), and constants.LAUNCH_SECONDS."""
+
+
+def piece_copying_seconds(workload: Workload, degrees: Degrees, stage: Stage) -> Amount:
+    """Seconds of one step in which the host copies gathered weights, piece by piece, while the device waits.
+
+    Formula: n d t, t = PIECE_SECONDS; 0 where the stack copies none, and without ZeRO-1
+    Args:
+        stage: the stage, with n tensors over d ranks
+    Returns: seconds of one step [s]
+    Source: Overlap.copies_pieces
+
+    >>> from service.estimator.parallelism.stages import stage_at
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> stage = stage_at(sample_workload(), sample_degrees(), 0, None, 1)
+    >>> piece_copying_seconds(sample_workload(), sample_degrees(data=8, zero_stage=1), stage)
+    0.0
+    """
+    if not workload.implementation.overlap.copies_pieces:
+        return 0.0
+    pieces = stage_tensors(workload, stage) * degrees.shard_group
+    return where(both(degrees.zero_stage == OPTIMIZER_STATES, degrees.shard_group > 1), pieces, 0) * PIECE_SECONDS
+
+
+def stage_tensors(workload: Workload, stage: Stage) -> Amount:
+    """Tensors of weights of one stage.
+
+    Formula: sum of the weights of its operations, each as often as it occurs
+    Returns: tensors [1]
+    Source: the ledger
+
+    >>> from service.estimator.parallelism.stages import stage_at
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> stage_tensors(sample_workload(), stage_at(sample_workload(), sample_degrees(), 0, None, 1))
+    227.0
+    """
+    return summed(times * sum(len(op.weights) for op in ops) for times, ops in stage_ops(workload, stage))
 
 
 ITERATIONS = 5

@@ -14,7 +14,7 @@ from service.estimator.memory.memory import OFF_DEVICE
 from service.estimator.numeric import Amount, ceil_div, doublings, maximum, minimum, summed_by_shape, where
 from service.estimator.parallelism import pipeline
 from service.estimator.parallelism.stages import Stage
-from service.estimator.question import Gpu, ImplementationName, StackName
+from service.estimator.question import ContextMethod, Gpu, ImplementationName, StackName
 from service.estimator.software.versions import generation
 from service.estimator.time.communication import (
     ExposedSeconds,
@@ -38,6 +38,7 @@ from service.estimator.time.optimizer import (
     optimizer_seconds,
     orthogonalization_of,
     orthogonalization_seconds,
+    piece_copying_seconds,
 )
 from service.estimator.workload import Workload
 
@@ -47,7 +48,7 @@ there experts, and does its recipe state how tokens reach them?"""
 
 FITTED_GENERATIONS = ("Ampere", "Hopper")
 """Generations of GPUs whose published steps of dense models give constants; dense models on all others are predicted
-from data sheets and benchmarks of kernels alone."""
+from data sheets and benchmarks of kernels, on Blackwell with a rate of products inside a step of its own."""
 
 OLD_GENERATIONS = ("Pascal", "Volta", "Turing")
 """Generations before those, which run the software of their time."""
@@ -61,12 +62,12 @@ be judged by another one.
 Source: the measurements that ship with service.calibration."""
 
 RESIDUALS: dict[StepClass, float] = {
-    "known stack": 0.025,
-    "other stack": 0.055,
-    "new GPU": 0.063,
-    "old GPU": 0.063,
-    "MoE": 0.204,
-    "MoE, dispatcher unknown": 0.395,
+    "known stack": 0.039,
+    "other stack": 0.068,
+    "new GPU": 0.104,
+    "old GPU": 0.103,
+    "MoE": 0.216,
+    "MoE, dispatcher unknown": 0.433,
 }
 """80 % of published steps lie within exp(-s) and exp(s), s = max(LEAST_RESIDUAL, r x), of a prediction by constants
 that never saw their source, by class, x = spread_scale; each source counts as the root of its steps, as in the fit.
@@ -108,7 +109,7 @@ def step_class_of(
 EXPERTS: tuple[StepClass, ...] = ("MoE", "MoE, dispatcher unknown")
 """Classes of models with experts."""
 
-WAITING_WEIGHT = 11.0
+WAITING_WEIGHT = 5.0
 """How many times as uncertain as compute the waiting of a step is: for transfers, for other stages, for the host.
 Source: of the weights 0 to 16, the least with which every source of 8 steps or more has 65 % of them inside intervals
 that never saw it (service.calibration.steps)."""
@@ -145,7 +146,7 @@ def spread_scale(waiting: float, step_class: StepClass) -> float:
     Source: locally weighted conformal prediction: Lei et al. 2018, arXiv:1604.04173, section 5.2; WAITING_WEIGHT
 
     >>> spread_scale(0.5, "new GPU"), spread_scale(0.5, "MoE")
-    (6.5, 1.0)
+    (3.5, 1.0)
     """
     return 1.0 if step_class in EXPERTS else 1 + WAITING_WEIGHT * waiting
 
@@ -322,11 +323,11 @@ class LedgerSeconds:
     depth: ComputeSeconds
 
 
-def ledger_seconds(workload: Workload, degrees: Degrees) -> LedgerSeconds:
+def ledger_seconds(workload: Workload, degrees: Degrees, method: ContextMethod) -> LedgerSeconds:
     """What one rank computes of each part of the ledger for one micro-batch; its stages only count how often."""
     rates, ledger = rates_of(workload), workload.ledger
-    kinds = tuple(ops_compute(ops, workload, degrees, rates) for ops in ledger.kinds)
-    ends = [ops_compute(ops, workload, degrees, rates) for ops in (ledger.embedding, ledger.head, ledger.depth)]
+    kinds = tuple(ops_compute(ops, workload, degrees, rates, method) for ops in ledger.kinds)
+    ends = [ops_compute(ops, workload, degrees, rates, method) for ops in (ledger.embedding, ledger.head, ledger.depth)]
     for end in ends:
         end.recompute = 0.0
     embedding, head, depth = ends
@@ -426,6 +427,7 @@ def busy_seconds(
     update = (offloaded_seconds if OFF_DEVICE[layout.offload] else optimizer_seconds)(workload, degrees, load.updated)
     update = update + orthogonalization_seconds(orthogonalization_of(workload, degrees, micro.stage), degrees)
     update = maximum(update, update_host_seconds(workload, degrees, micro.stage))
+    update = update + piece_copying_seconds(workload, degrees, micro.stage)
     recast = weight_cast_seconds(workload, load.parameters)
     total = summed_by_shape((degrees.accumulation * micro.total_seconds, bubble, once, update, recast))
     return BusySeconds(once=once, sent_once=sent_once, recast=recast, bubble=bubble, update=update, total=total)

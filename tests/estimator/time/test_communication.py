@@ -52,6 +52,19 @@ def test_tensor_ranks_that_do_not_split_the_sequence_hide_nothing() -> None:
     assert parts(whole[0]) == parts(whole[1])
 
 
+def test_tensor_ranks_gather_fp8_where_products_read_it() -> None:
+    wide = asked(DENSE, Layout(tensor=8))
+    narrow = replace(wide, recipe=replace(wide.recipe, precision="fp8-tensorwise"))
+    sent = [rows(one)["tensor_all_gather_activations"].tensor_bytes for one in (wide, narrow)]
+    assert sent[0] == 2 * sent[1]
+
+
+def test_a_ring_attends_piece_by_piece() -> None:
+    seconds = [parts(asked(DENSE, Layout(context=2, context_method=one))) for one in ("ring", "all-gather")]
+    assert seconds[0]["attention"] > seconds[1]["attention"]
+    assert seconds[0]["gemm"] == seconds[1]["gemm"]
+
+
 def test_experts_that_gather_every_token_send_more() -> None:
     seconds = [
         parts(asked(SPARSE, Layout(expert=8), dispatcher=name))["exposed_expert"] for name in ("alltoall", "allgather")

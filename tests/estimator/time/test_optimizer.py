@@ -6,7 +6,7 @@ import pytest
 
 from service.estimator import Estimate, Layout, Model, Recipe
 from service.estimator.question import StackName
-from service.estimator.time.optimizer import orthogonal_seconds
+from service.estimator.time.optimizer import PIECE_SECONDS, orthogonal_seconds
 from service.estimator.time.rates import ProductRates
 from tests.ask import ask
 from tests.cases import each_case
@@ -68,3 +68,11 @@ def test_owners_of_matrices_exchange_momentum_and_updates_where_weights_are_shar
     assert sent["data_all_to_all_expert_updates"] == pytest.approx(2 * 7 / 8 * 4 * experts / 8)
     assert not rows(muon(SPARSE, 0, "torchtitan"))
     assert not rows(muon(SPARSE, 1, "megatron-core"))
+
+
+def test_the_host_copies_a_piece_of_each_tensor_for_every_rank_of_zero_1() -> None:
+    recipe = Recipe(sequence_length=4096, global_batch=64, stack="nanotron")
+    seconds = [update(ask(DENSE, recipe, Layout(zero_stage=stage), gpus=gpus)) for gpus in (8, 16) for stage in (0, 1)]
+    pieces = 8 * (6 * DENSE.num_hidden_layers + 3)
+    assert seconds[3] - seconds[1] == pytest.approx(pieces * PIECE_SECONDS, rel=0.2)
+    assert seconds[2] == seconds[0]

@@ -74,6 +74,15 @@ def _scan(inner: int, state: int, setting: SequenceSettings) -> Op:
     )
 
 
+STATE_TOKENS = 128
+"""Tokens of one chunk of Mamba-2, whose state is written down.
+Source: NVIDIA/Megatron-LM@d98e8a64 core/ssm/mamba_mixer.py (chunk_size)."""
+
+STATE_BYTES = 12
+"""Traffic of one number of a chunk's state: written and read in fp32, then passed on, written and read in bf16.
+Source: state-spaces/mamba ops/triton/ssd_combined.py _mamba_chunk_scan_combined_fwd (states_in_fp32)."""
+
+
 def mamba2_ops(model: Model, layer_type: LayerType, setting: SequenceSettings) -> Ops:
     """Projections, convolution, scan by chunks and gated norm of one layer.
 
@@ -91,7 +100,7 @@ def mamba2_ops(model: Model, layer_type: LayerType, setting: SequenceSettings) -
         *((Weight(1, inner, Split.TENSOR, role="norm"),) if model.mixer_norm else ()),
         flop=7 * setting.tokens * inner * state,  # 7 FLOP a state, however the chunks are cut
         saved=setting.tensor_bytes(outputs + inner * (1 if fuses_output else 2)),
-        moved=setting.tensor_bytes(outputs + inner),
+        moved=setting.tensor_bytes(outputs + inner) + STATE_BYTES * setting.tokens // STATE_TOKENS * inner * state,
     )
     return (
         mixer_input_op(
