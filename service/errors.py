@@ -208,7 +208,7 @@ def _digits(name: str) -> str:
 
 
 def _words(name: str) -> frozenset[str]:
-    return frozenset(WORD.findall(name))
+    return frozenset(WORD.findall(name)) - {"of", "per"}
 
 
 def _shared(one: frozenset[str], other: frozenset[str]) -> float:

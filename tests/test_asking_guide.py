@@ -29,8 +29,15 @@ def _answer(part: str, address: str) -> dict[str, Any]:
     return answer
 
 
-def test_there_are_fifteen_questions() -> None:
-    assert len(COMMANDS) == 15
+def test_there_are_sixteen_questions() -> None:
+    assert len(COMMANDS) == 16
+
+
+def test_what_launchers_write_is_listed_as_it_is_read(address: str) -> None:
+    answer = _answer("per_device_train_batch_size", address)
+    assert 'recipe.seq_length "8k" -> recipe.sequence_length = 8192' in answer["assumptions"]
+    assert answer["resolved"]["recipe"]["global_batch"] == 256
+    assert answer["resolved"]["cluster"]["gpus"] == 32
 
 
 def test_a_sweep_waits_for_workers(address: str) -> None:

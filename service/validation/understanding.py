@@ -71,7 +71,7 @@ class Understood:
             self._read_gpus("cluster", cluster)
 
     def _unknown(self) -> Iterator[tuple[str, str, Any]]:
-        for place, part in (("", self.body), *self.body.items()):
+        for place, part in (("", self.body), *((one, self.body.get(one)) for one in PARTS)):
             if isinstance(part, dict) and not (place == "model" and "hf_config" in part):
                 known = {*PARTS} if not place else _names_of(place)
                 yield from ((place, name, value) for name, value in part.items() if name not in known)
@@ -148,6 +148,7 @@ class Understood:
         if counted is None:
             return
         count, name = counted
+        cluster["gpu"] = name
         given = cluster.get("gpus")
         is_sized = given is not None or "nodes" in cluster or "preset" in cluster
         field = "gpus_per_node" if is_sized and given != count else "gpus"
@@ -157,7 +158,6 @@ class Understood:
             message = f"{path} {quoted(text)} says {count} GPUs, but cluster.gpus says {given}"
             self.problems.append(Problem("cluster.gpus", "told_twice", message, "give the number once"))
             return
-        cluster["gpu"] = name
         cluster.setdefault(field, count)
         self.notes.append(f"{path} {quoted(text)} -> cluster.gpu = {quoted(name)}, cluster.{field} = {count}")
 
@@ -193,13 +193,23 @@ class Understood:
 
     def _data(self) -> Any:
         """The replicas of the model: stated, or what the other degrees leave of the GPUs."""
-        layout, cluster = self.body.get("layout") or {}, self.body.get("cluster")
-        if not isinstance(layout, dict) or not isinstance(cluster, dict):
+        layout = self.body.get("layout") or {}
+        if not isinstance(layout, dict):
             return None
         if layout.get("data") is not None:
             return layout["data"]
-        gpus, ranks = _whole(cluster.get("gpus")), prod(_whole(layout.get(axis, 1)) for axis in RANKS)
+        gpus, ranks = self._gpus(), prod(_whole(layout.get(axis, 1)) for axis in RANKS)
         return gpus // ranks if ranks and gpus % ranks == 0 else None
+
+    def _gpus(self) -> int:
+        """The GPUs that a cluster states, itself or by its nodes and machine; 0 where a preset has to say it."""
+        given = self.body.get("cluster")
+        cluster = given if isinstance(given, dict) else {"gpu": given}
+        name = cluster.get("gpu")
+        machine = machine_named(name) if isinstance(name, str) else None
+        per_node = _whole(cluster.get("gpus_per_node", machine.gpus if machine else 0))
+        nodes = _whole(cluster.get("nodes", 1 if machine else 0))
+        return _whole(cluster.get("gpus")) or per_node * nodes
 
 
 RANKS = ("tensor", "context", "pipeline")

@@ -143,7 +143,7 @@ def run(request: pytest.FixtureRequest, commands: Commands) -> Command:
     [
         ("{", "not JSON"),
         ("[]", "no JSON object"),
-        ('{"unheard_of": 1}', "a field that does not exist"),
+        ('{"unheard_of": 1}', 'no field "unheard_of"'),
         (None, "cannot be read"),
     ],
 )

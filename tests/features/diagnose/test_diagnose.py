@@ -163,7 +163,7 @@ def test_the_first_step_is_told_from_later_ones(catalogue: Catalogue) -> None:
         ({"message": 3}, "message"),
         ({"message": "hello"}, "message"),
         ({"memory_stats": []}, "memory_stats"),
-        ({"message": CAUSES["host_memory"], "mesage": 1}, ""),
+        ({"message": CAUSES["host_memory"], "mesage": 1}, "mesage"),
         ({"message": CAUSES["host_memory"], "model": "no-such"}, "model"),
     ],
 )

@@ -147,7 +147,7 @@ def test_another_replica_knows_a_link_at_once(locked: Locked) -> None:
         ({"expires_at": (NOW + timedelta(days=400)).isoformat()}, "/expires_at"),
         ({"expires_at": "9999-12-31T23:59:59-23:59"}, "/expires_at"),
         ({"days": 3, "expires_at": (NOW + timedelta(days=3)).isoformat()}, "/expires_at"),
-        ({"until": 3}, ""),
+        ({"until": 3}, "/until"),
     ],
 )
 def test_an_end_that_is_none_is_refused(ask: Ask, body: dict[str, Any], field: str) -> None:
