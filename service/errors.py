@@ -213,6 +213,8 @@ def _words(name: str) -> frozenset[str]:
 
 def _shared(one: frozenset[str], other: frozenset[str]) -> float:
     """Dice's coefficient of two sets of words; a version that begins another one, as 3 does 3.1, counts half."""
+    if not any(len(word) > 1 for word in one & other):
+        return 0.0
     begun = {word for word in one - other if word[:1].isdigit() and any(two.startswith(f"{word}.") for two in other)}
     both = sum(map(_weight, one & other)) + sum(map(_weight, begun)) / 2
     return 2 * both / (sum(map(_weight, one)) + sum(map(_weight, other)) or 1)

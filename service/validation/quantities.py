@@ -1,4 +1,4 @@
-"""Quantities, truths and choices as people and launchers write them, read for a field by the unit in its name."""
+"""Quantities and choices as people and launchers write them, read for a field by the unit in its name."""
 
 import csv
 import re
@@ -29,10 +29,6 @@ SECONDS: Mapping[str, Decimal] = {
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), Decimal(3600)),
     **dict.fromkeys(("d", "day", "days"), Decimal(86_400)),
     **dict.fromkeys(("w", "wk", "week", "weeks"), Decimal(7 * 86_400)),
-}
-TRUTHS: Mapping[str, bool] = {
-    **dict.fromkeys(("true", "yes", "on", "1"), True),
-    **dict.fromkeys(("false", "no", "off", "0"), False),
 }
 PER_HOUR = re.compile(
     r"(?:usd|us\$|\$|dollars?)?(?:(?:/|per)(?:gpu|accelerator|chip)?[-/ ]?(?:h|hr|hour))?", re.IGNORECASE
@@ -161,10 +157,6 @@ def choice_of(field: str, text: str, choices: Collection[str | int]) -> str | in
     return next((choice for choice in choices if _form(str(choice)) == wanted or choice == wanted), None)
 
 
-def truth_of(text: str) -> bool | None:
-    return TRUTHS.get(text.strip().lower())
-
-
 def _form(text: str) -> str:
     return re.sub(r"[\s_]+", "-", text.strip().casefold())
 
@@ -178,11 +170,9 @@ def is_meant(field: str, form: str, text: str, choices: Collection[str | int]) -
 
 
 def value_of(field: str, form: str, text: str, choices: Collection[str | int]) -> Any:
-    """What a text means for a field: a choice, a truth or a number."""
+    """What a text means for a field: a choice or a number."""
     if choices:
         return choice_of(field, text, choices)
-    if form == "truth":
-        return truth_of(text)
     number = number_of(field, text) if form in {"integer", "number"} else None
     return None if form == "integer" and isinstance(number, float) else number
 

@@ -35,6 +35,7 @@ from service.estimator.question import (
 from service.estimator.rules.training import problems_of_model
 from service.validation.forms import DescribedAs, Patch, Variant, requiring
 from service.validation.problems import not_an_object, unknown_field
+from service.validation.quantities import number_of
 from service.validation.reading import (
     Parsed,
     assumptions_of,
@@ -362,7 +363,11 @@ def read_price(value: object, gpu: str | None, catalogue: Catalogue) -> Parsed[A
     if value is None:
         return Parsed(None)
     if not isinstance(value, Mapping):
-        raise Refused(not_an_object("price", FIELDS))
+        rate = number_of(RENTAL_FIELD, value) if isinstance(value, str) else value
+        if rate is None or isinstance(rate, bool) or not isinstance(rate, (int, float)):
+            raise Refused(not_an_object("price", FIELDS))
+        note = f"price {quoted(value)} -> price.{RENTAL_FIELD} = {quoted(rate)}"
+        return Parsed(read_spec(Price, {RENTAL_FIELD: rate}, "price"), (note,))
     given = [kind for kind, marks in OWN_FIELDS.items() if marks & value.keys()]
     if len(given) > 1:
         raise Refused(AMBIGUOUS_PRICE)
@@ -511,7 +516,8 @@ ModelForm = Annotated[Any, DescribedAs(RowName | Model | ChangedModel | Imported
 RecipeForm = Annotated[Any, DescribedAs(Recipe)]
 LayoutForm = Annotated[Any, DescribedAs(Layout | None)]
 ClusterForm = Annotated[Any, DescribedAs(RowName | Cluster | NodesOfGpu | ChangedCluster)]
-PriceForm = Annotated[Any, DescribedAs(Price | CataloguePrice | CardPrice | OwnedPrice | None)]
+_RATE = Annotated[float | str, Field(description="USD per GPU-hour, as 2.5 or $2.50/h.")]
+PriceForm = Annotated[Any, DescribedAs(Price | CataloguePrice | CardPrice | OwnedPrice | _RATE | None)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

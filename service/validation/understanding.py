@@ -62,10 +62,7 @@ class Understood:
         self._count()
 
     def _read_wholes(self) -> None:
-        price, cluster = self.body.get("price"), self.body.get("cluster")
-        if isinstance(price, (int, float, str)) and not isinstance(price, bool):
-            self.body["price"] = {"usd_per_gpu_hour": price}
-            self._origins["price.usd_per_gpu_hour"] = f"price {quoted(price)}"
+        cluster = self.body.get("cluster")
         if isinstance(cluster, str) and _counted(cluster):
             self.body["cluster"] = {}
             self._read_gpus("cluster", cluster)

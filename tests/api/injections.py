@@ -18,6 +18,7 @@ import httpx
 from openpyxl import load_workbook
 
 from service.api.openapi import JSON_BODY
+from tests.echoes import unquoted
 
 LOOKALIKES = (
     "\uff1d", "\uff0b", "\uff0d", "\uff20", "\ufe66", "\ufe62", "\ufe63", "\ufe6b", "\u207c", "\u207a", "\u207b",
@@ -179,7 +180,7 @@ def faults_of(
 
 
 def _said(answer: httpx.Response) -> str:
-    return "".join(error["message"] + error["fix"] for error in answer.json()["errors"])
+    return "".join(unquoted(error["message"]) + error["fix"] for error in answer.json()["errors"])
 
 
 def _is_removed(send: Callable[..., httpx.Response], path: str) -> bool:

@@ -22,12 +22,12 @@ def test_steps_and_accumulation_follow_from_the_batch(catalogue: Catalogue) -> N
     assert (read.question.layout.tensor, getattr(read.question.price, "usd_per_gpu_hour", None)) == (2, 2.5)
     assert read.assumptions == (
         "recipe.lr 0.0001 changes no number of this answer",
-        "price 2.5 -> price.usd_per_gpu_hour = 2.5",
         "tp 2 -> layout.tensor = 2",
         'recipe.seq "4k" -> recipe.sequence_length = 4096',
         'recipe.mbs "2" -> recipe.micro_batch = 2',
         "recipe.gradient_accumulation_steps 4 -> recipe.global_batch = 32 = 4 x 2 x 4",
         "recipe.max_steps 1000 -> recipe.training_tokens = 131072000 = 1000 x 32 x 4096",
+        "price 2.5 -> price.usd_per_gpu_hour = 2.5",
     )
 
 
