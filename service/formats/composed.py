@@ -109,8 +109,7 @@ def started(entries: Sequence[Entry], shipped: str = "") -> Started:
 
 
 def _file_name(entry: Entry) -> str:
-    value = entry.value[0] if isinstance(entry.value, tuple) and entry.value else entry.value
-    return str(value).rpartition("/")[2]
+    return str(entry.word).rpartition("/")[2]
 
 
 def referred(entries: Sequence[Entry]) -> tuple[Entry, ...]:

@@ -240,9 +240,10 @@ def _converted(entry: Entry, form: Converter) -> Any:
     try:
         return form(entry.value)
     except (WrongType, ValueError):
-        value = entry.value[0] if isinstance(entry.value, tuple) and len(entry.value) == 1 else entry.value
-        if isinstance(value, str) and _PLACEHOLDER.fullmatch(value):
-            message = f"{entry.name} is {value[:LONGEST_PLACEHOLDER]}, which stands where a value is to be filled in"
+        if isinstance(entry.word, str) and _PLACEHOLDER.fullmatch(entry.word):
+            message = (
+                f"{entry.name} is {entry.word[:LONGEST_PLACEHOLDER]}, which stands where a value is to be filled in"
+            )
             raise refusal(entry.place, "not_filled_in", message, "write the value there") from None
         code, wanted = CONVERTERS[form]
         message = f"{entry.name} is not {wanted}"

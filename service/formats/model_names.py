@@ -45,9 +45,12 @@ def named_model(given: str) -> NamedModel:
     if len(given) > LONGEST_NAME:
         return NamedModel(None, None, f"the model's name has more than {LONGEST_NAME} characters: give model")
     names = [given, *_plain_names(given.rstrip("/").rpartition("/")[2])]
+    catalogue = shipped_catalogue()
     for name in names:
+        if not catalogue.model_index.answers_to(name):
+            continue  # what the catalogue understands of other names is less than their ends tell
         try:
-            row = shipped_catalogue().find_model(name).row
+            row = catalogue.find_model(name).row
         except UnknownName:
             continue
         if name == given:

@@ -15,7 +15,7 @@ from service.estimator.parallelism.pipeline import partition_layers
 from service.estimator.question import Layout, Model, Recipe, Software
 from service.estimator.software.stacks import STACKS, software_of
 from service.estimator.workload import recompute_of
-from service.formats.text import Settings
+from service.formats.text import Settings, single
 
 LARGEST = 1 << 40
 """Largest whole number of a setting."""
@@ -93,7 +93,7 @@ def words(value: Any) -> tuple[str, ...]:
 
 def anything(value: Any) -> Any:
     """A value of any type, which its reader takes apart; one word of an option alone."""
-    return value[0] if isinstance(value, tuple) and len(value) == 1 else value
+    return single(value)
 
 
 def text(value: Any) -> str:

@@ -190,8 +190,7 @@ def _with_base(entries: tuple[Entry, ...], beside: dict[str, Sent]) -> tuple[Ent
 
 def _base_name(entry: Entry) -> str:
     """The last part of the path that a setting holds."""
-    path = entry.value[0] if isinstance(entry.value, tuple) and len(entry.value) == 1 else entry.value
-    return path.rpartition("/")[2] if isinstance(path, str) else ""
+    return entry.word.rpartition("/")[2] if isinstance(entry.word, str) else ""
 
 
 def _recognised_otherwise(format: str, text: str) -> Recognised | None:

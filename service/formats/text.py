@@ -228,6 +228,16 @@ class Entry:
     place: Place
     """Place of its value, or of its name without one."""
 
+    @property
+    def word(self) -> Any:
+        """Its value; of an option with one word, that."""
+        return single(self.value)
+
+
+def single(value: Any) -> Any:
+    """A value; of a list of one, that."""
+    return value[0] if isinstance(value, tuple) and len(value) == 1 else value
+
 
 def checked_once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """The settings of a file; a repeated one is refused."""

@@ -370,25 +370,20 @@ def _beside(script: Script, words: Words, tool: int, file: int) -> list[Entry]:
 
 def _is_here(script: Script, entry: Entry) -> bool:
     """Whether an entry names the launcher's file, and that file is here."""
-    return entry.name == ACCELERATE and _file(script, str(_plain(entry.value))) is not None
+    return entry.name == ACCELERATE and _file(script, str(entry.word)) is not None
 
 
 def _own(words: Words, config: str) -> list[Entry]:
     """Options of a program of no tool, spelled as such, beside the one that names its file."""
     options = [one for one in read_words(words) if one.name not in (PROGRAM, config) and "." not in one.name]
-    return [replace(one, name=f"--{one.name}", value=_plain(one.value)) for one in options if one.name != "deepspeed"]
+    return [replace(one, name=f"--{one.name}", value=one.word) for one in options if one.name != "deepspeed"]
 
 
 def _around(words: Words) -> list[Entry]:
     """What a command sets beside accelerate's file: options of the launcher, and those of a program of no tool."""
     start = f"{ACCELERATE}."
     found = [one for one in read_words(words) if one.name not in (ACCELERATE, PROGRAM)]
-    return [replace(one, name=one.name.removeprefix(start), value=_plain(one.value)) for one in found]
-
-
-def _plain(value: Any) -> Any:
-    """The word of an option that has one."""
-    return value[0] if isinstance(value, tuple) and len(value) == 1 else value
+    return [replace(one, name=one.name.removeprefix(start), value=one.word) for one in found]
 
 
 def _changes(words: Words) -> list[Entry]:

@@ -187,7 +187,7 @@ def with_shipped(entries: Sequence[Entry], files: Mapping[str, Mapping[str, Any]
     """Settings with those of a DeepSpeed file that the tool ships in place of its path."""
     found: list[Entry] = []
     for entry in entries:
-        path = entry.value[0] if isinstance(entry.value, tuple) and len(entry.value) == 1 else entry.value
+        path = entry.word
         ends = [name for name in files if entry.name == DEEPSPEED and isinstance(path, str) and path.endswith(name)]
         inner = files[ends[0]].items() if ends else ()
         found += [Entry(f"{DEEPSPEED}.{name}", value, entry.place) for name, value in inner] or [entry]
@@ -400,8 +400,7 @@ def _operations(draft: Draft, training: Training, beside: Mapping[str, Any]) -> 
 
 def missing_file(draft: Draft, setting: str) -> Exception:
     """The refusal of a file that another one names and that was not sent."""
-    value = draft.fates[setting].entry.value
-    path = value[0] if isinstance(value, tuple) and value else value
+    path = draft.fates[setting].entry.word
     named = shortened(path) if isinstance(path, str) else "a file"
     message = f"names {named}, which was not sent, and how the training is sharded is in it"
     fix = "send that file too, under its name in files, or write it inside the script"

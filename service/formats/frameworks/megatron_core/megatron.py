@@ -230,8 +230,8 @@ def _put_vocabulary(draft: drafts.Draft) -> None:
 
 def _spelled(draft: drafts.Draft, name: str) -> str | None:
     """The one word of a setting whose value is known."""
-    value = draft.fates[name].entry.value if name in draft.fates else None
-    return value[0] if isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], str) else None
+    word = draft.fates[name].entry.word if name in draft.fates else None
+    return word if isinstance(word, str) else None
 
 
 _SIZES = (

@@ -67,7 +67,7 @@ def read_megatron_bridge(entries: Sequence[Entry]) -> drafts.Draft:
 
 def _row(entries: Sequence[Entry], named: Entry) -> Mapping[str, Any]:
     """The row of a recipe, or of a model's recipe for a mode."""
-    texts = {entry.name: _text(entry) for entry in entries if entry.name in ("recipe", "model", "mode")}
+    texts = {entry.name: str(entry.word) for entry in entries if entry.name in ("recipe", "model", "mode")}
     name = texts.get("recipe", "").removesuffix(_CONFIG)
     if "model" in texts:
         name = f"{texts['model']}_{_MODES.get(texts.get('mode', ''), '')}"
@@ -76,11 +76,6 @@ def _row(entries: Sequence[Entry], named: Entry) -> Mapping[str, Any]:
         fix = "name one such as llama3_8b_pretrain_config, or state the question itself"
         raise refusal(named.place, "not_known", f"{named.name} is no recipe that is known", fix)
     return {**row, "unread": "adapters are of another kind"} if texts.get("mode") == "dora" else row
-
-
-def _text(entry: Entry) -> str:
-    value = entry.value
-    return str(value[0]) if isinstance(value, tuple) and value else str(value)
 
 
 def _put_precision(draft: drafts.Draft) -> None:

@@ -47,7 +47,7 @@ _TARGET, _CALL = "._target_", "._call_"
 def _plain(entries: Iterable[Entry]) -> Iterable[Entry]:
     """Entries with formats by their short names, which files name as objects of torch."""
     for entry in entries:
-        word = entry.value[0] if isinstance(entry.value, tuple) and len(entry.value) == 1 else entry.value
+        word = entry.word
         dtype = _DTYPES.get(word.removeprefix("torch.")) if isinstance(word, str) else None
         if dtype is not None:
             yield Entry(entry.name.removesuffix(_TARGET), dtype, entry.place)

@@ -76,8 +76,7 @@ def _task(entries: Sequence[Entry]) -> tuple[str, list[Entry]]:
 
 def _recipe(task: str, factory: Entry, own: list[Entry]) -> tuple[Mapping[str, Any], list[Entry]]:
     """The row of a recipe, and the settings with those that it is called with."""
-    value = factory.value[0] if isinstance(factory.value, tuple) and factory.value else factory.value
-    call = _CALL.fullmatch(str(value).strip())
+    call = _CALL.fullmatch(str(factory.word).strip())
     row = RECIPES.get(f"{task} {call[1]}") if call else None
     if row is None or call is None:
         fix = "name one such as llama3_8b, or state the question itself"
