@@ -40,7 +40,7 @@ from service.features.launch_checks.targets import NO_WORKER_FIX
 from service.features.workers.leases import NOT_HELD
 from service.jobs.leases import FINISHED
 from service.source_tree import ROOT, write_generated
-from service.validation.flat import flat_fields
+from service.validation.forms import NULL
 from service.validation.question_parts import ModelFields
 
 PARTS: Mapping[str, Any] = json.loads(Path(__file__).with_name("parts.json").read_text(encoding="utf-8"))
@@ -396,29 +396,6 @@ def _default_in_words(field: Schema) -> Schema:
     return schema | {"description": f"{field.get('description', '')} Default: {words}.".lstrip()}
 
 
-def _components_with_quantities() -> set[str]:
-    """Components of a question whose numbers may be texts with a unit."""
-    kinds = {field.spec.__name__ for field in flat_fields().values() if field.spec and field.form in QUANTITIES}
-    return {*map(published_name, kinds), "ChangedModel", "ChangedCluster", "NodesOfGpu"}
-
-
-QUANTITIES = {"integer", "number"}
-
-
-def with_quantities(schema: Schema) -> Schema:
-    """The schema of an object whose numbers may be texts, such as 200B."""
-
-    def widened(one: Schema) -> Schema:
-        types = one.get("type", [])
-        own = types if isinstance(types, list) else [types]
-        return {**one, "type": [*own, "string"]} if QUANTITIES & {*own} and "enum" not in one else one
-
-    return {**schema, "properties": {name: widened(one) for name, one in schema["properties"].items()}}
-
-
-NULL = {"type": "null"}
-
-
 def compacted(value: Any) -> Any:
     """A part of the document in which a type or null is one list of types."""
     if isinstance(value, list):
@@ -584,7 +561,6 @@ def contract(app: FastAPI) -> dict[str, Any]:
     )
     paths, own = tidied(document)
     schemas = compacted(published_schemas(problem_schemas()) | published_schemas(own))
-    schemas |= {name: with_quantities(schemas[name]) for name in _components_with_quantities() & schemas.keys()}
     by_family = sorted(paths.items(), key=lambda path: [*TAGS].index(next(iter(path[1].values()))["tags"][0]))
     paths = compacted(published(dict(by_family)))
     answered = answered_by(paths, schemas) & schemas.keys()
