@@ -6,6 +6,7 @@ Source: torch 2.13 distributed/run.py; NVIDIA/Megatron-LM@d98e8a64 pretrain_*.py
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -327,7 +328,8 @@ def _of_file(script: Script, words: Words) -> Started | None:
         ):
             changes = _changes(words) if format in ("torchtitan", "nanotron") else _own(words, name)
             return _started(script, words, format, [one for one in changes if one.name != name], text)
-    is_of_a_file = _file(script, options.get("config", "")) is not None
+    own = [after for (word, _), (after, _) in pairwise(words) if word.endswith(".py")]
+    is_of_a_file = any(_file(script, path) is not None for path in (options.get("config", ""), *own))
     is_accelerate = any(_base(word) == "accelerate" for word, _ in words)
     if is_accelerate and not is_of_a_file and not _is_of_another(options, "accelerate"):
         text = _file(script, options.get("config_file", options.get("config-file", "")))

@@ -33,6 +33,7 @@ TEXTS: dict[str, str] = {
     "picotron": '{"distributed": {"tp_size": 1}, "training": {"micro_batch_size": 1}}',
     "dolomite": "model_args:\n  model_class: AutoModelForCausalLM\ntuning_args:\n  tuning_method: pretraining\n",
     "oumi": "model:\n  model_name: gpt2\ntraining:\n  trainer_type: TRL_SFT\n",
+    "llama-recipes": "enable_fsdp: true\nmodel_name: a\nbatch_size_training: 4\n",
     "ms-swift": "swift.py --model a/b --tuner_type lora --per_device_train_batch_size 1",
     "llm-foundry": "max_seq_len: 2048\nglobal_train_batch_size: 256\nmodel:\n  name: mpt_causal_lm\n",
     "olmo": "model:\n  d_model: 4096\nglobal_train_batch_size: 1024\n",

@@ -45,6 +45,8 @@ def refused(script: str) -> tuple[str, str, str]:
         ("P=1\nD=$(pwd)\npython $D/mine.py", "no_training", "line 3, column 11: the script starts no training"),
         ("python a.py --data x.json --a 1", "no_training", "line 1, column 8: the script starts no training"),
         ("\npython a.py --base_model b --lora_r 8 --micro_batch_size 1", "not_read", "line 2, column 8: program"),
+        ("python a.py --model_type a --sft_type lora --batch_size 1", "not_read", "this is a file of ms-swift"),
+        ("python a.py --enable_fsdp --model_name a --use_peft", "not_read", "this is a file of llama-recipes"),
         ("deepspeed tools/pretrain_t5.py --a 1", "not_estimated", "column 11: pretrain_t5.py trains an encoder"),
     ],
 )  # fmt: skip
@@ -99,6 +101,7 @@ def test_the_job_gives_variables_arguments_and_files() -> None:
         ("axolotl train c.yml --micro_batch_size=4 --launcher torchrun -- --num_processes=2", 4, 2),
         ("accelerate launch --num_processes 2 -m axolotl.cli.train c.yml", 3, 2),
         ("accelerate launch --num_processes 2 scripts/finetune.py c.yml", 3, 2),
+        ("accelerate launch --config_file a.yaml src/train.py c.yml", 3, 2),
         ("llamafactory-cli train l.yaml per_device_train_batch_size=5", 5, None),
         ("trl sft --config t.yaml --per_device_train_batch_size 7", 7, None),
         ("llamafactory-cli train --stage sft --finetuning_type full --model_name_or_path a/b --template x "
@@ -111,6 +114,7 @@ def test_a_command_changes_the_file_that_it_names(command: str, micro_batch: int
         "c.yml": "base_model: x/y\nsequence_len: 8\nmicro_batch_size: 3\ndatasets:\n  - path: a\n",
         "l.yaml": "model_name_or_path: a/b\nstage: sft\nfinetuning_type: full\ntemplate: x\ncutoff_len: 8\n",
         "t.yaml": trl,
+        "a.yaml": "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 2\n",
         "d.json": '{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}',
     }
     named = [name for name in files if name in command]
