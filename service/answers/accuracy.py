@@ -71,8 +71,8 @@ class Group(Sized):
     source_key: str
     """The source; all for every one."""
     memory_class: str
-    """allocated, reserved or device; of steps: known stack, other stack, new GPU, old GPU, MoE, or apart; not asked for
-    steps that cannot be asked about; all for every one."""
+    """allocated, reserved or device; of steps: known stack, other stack, new GPU, old GPU, adapters, MoE, or apart; not
+    asked for steps that cannot be asked about; all for every one."""
     moe: bool | None
     """Mixtures of experts, or dense models; null for both."""
     in_sample: bool
@@ -284,8 +284,8 @@ class AccuracyPoint(Documented):
     quantity: HeldOutQuantity
     """Time of a step, or the largest bytes of one."""
     memory_class: str
-    """Class of the question: known stack, other stack, new GPU, old GPU, MoE, or apart; of peaks allocated, reserved or
-    device."""
+    """Class of the question: known stack, other stack, new GPU, old GPU, adapters, MoE, or apart; of peaks allocated,
+    reserved or device."""
     unit: Literal["seconds", "bytes"]
     """Unit of the figures."""
     measured: float
@@ -349,7 +349,8 @@ class BenchmarkRun(Documented):
     measured_gpu_hours: float
     """GPU-hours of the median run, evaluations included."""
     gpu_hours: Interval | None
-    """GPU-hours as predicted; null where the submission does not state its configuration."""
+    """GPU-hours as predicted; null where the submission does not state its configuration. The interval of adapters
+    never saw their submitter."""
     held_out: bool
     """Whether the constants of the prediction never saw a row of MLPerf; otherwise they never saw this benchmark."""
     error_fraction: float | None

@@ -246,7 +246,7 @@ def put_sharding(row: MeasuredRow, draft: Draft) -> None:
 
 def put_configs(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     """Set what the framework's own configurations say of a row."""
-    described = " ".join(row.text(column) for column in ("source", "training_kind", "sharding"))
+    described = " ".join(row.text(column) for column in ("source", "training_kind", "sharding", "gpu"))
     for pattern, given in framework.configs.items():
         for path, value in given.items() if re.search(pattern, described) else ():
             part, _, name = path.partition(".")

@@ -4,19 +4,20 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from math import floor
+from dataclasses import asdict, dataclass, replace
+from math import exp, floor, log
 from statistics import median, median_low
 from typing import Any
 
 from service.answers.accuracy import BenchmarkErrors, BenchmarkRun, BenchmarkRuns
-from service.calibration.scores import Comparison, errors_of
+from service.calibration.scores import Comparison, errors_of, spread_fraction
 from service.calibration.steps import HeldOutStep
 from service.calibration.tables import MeasuredRow, refused, shipped_table
 from service.catalogue import Catalogue
 from service.estimator.answer import Interval
+from service.estimator.time.step import LEAST_RESIDUAL, StepClass, spread_scale, waiting_fraction
 from service.evaluation.frameworks import table_of
-from service.evaluation.scoring import evaluate_step
+from service.evaluation.scoring import Evaluation, Predicted, evaluate_step
 from service.formats.shell.expander import expanded
 
 MARK = ":::MLLOG"
@@ -301,11 +302,46 @@ EVERY = "all"
 
 
 def benchmark_runs(steps: Mapping[str, HeldOutStep], catalogue: Catalogue) -> BenchmarkRuns:
-    """The shipped runs of MLPerf Training beside predictions, held out where the table of steps has their step."""
-    runs = tuple(_run(row, steps.get(row["row"]), catalogue) for row in shipped_table("mlperf_runs"))
+    """The shipped runs of MLPerf Training beside predictions, held out where the table of steps has their step.
+
+    Intervals of adapters never saw their submitter; their steps give no constants.
+    """
+    evaluated = evaluated_runs(catalogue)
+    residuals = adapter_residuals(evaluated)
+    runs = tuple(_run(row, steps.get(row["row"]), step, residuals) for row, step in evaluated)
     names = sorted({run.benchmark for run in runs})
     groups = {**{name: [run for run in runs if run.benchmark == name] for name in names}, EVERY: list(runs)}
     return BenchmarkRuns(scores=tuple(_errors(name, own) for name, own in groups.items()), runs=runs)
+
+
+ADAPTERS: StepClass = "adapters"
+
+
+def evaluated_runs(catalogue: Catalogue) -> list[tuple[Mapping[str, str], Evaluation]]:
+    """The shipped runs, each with the evaluation of its step."""
+    return [(row, evaluate_step(_step_of(row), catalogue)) for row in shipped_table("mlperf_runs")]
+
+
+def adapter_residuals(evaluated: Sequence[tuple[Mapping[str, str], Evaluation]]) -> dict[str, list[float]]:
+    """ln(measured / predicted) over the scale of each step of adapters, by submitter."""
+    residuals: dict[str, list[float]] = {}
+    for row, step in evaluated:
+        if step.figure_class == ADAPTERS and step.predicted is not None:
+            error = log(float(row["step_s"]) / step.predicted.estimate.step.step_seconds.value)
+            residuals.setdefault(row["org"], []).append(error / _scale(step.predicted))
+    return residuals
+
+
+def _scale(predicted: Predicted) -> float:
+    parts = {part.kind: part.seconds for part in predicted.estimate.step.parts}
+    return spread_scale(waiting_fraction(parts), ADAPTERS)
+
+
+def _without(submitter: str, residuals: Mapping[str, Sequence[float]], predicted: Predicted) -> Interval:
+    """A step of adapters in the interval that all other submitters give."""
+    spread = spread_fraction({name: own for name, own in residuals.items() if name != submitter}, by_root=True)
+    width, seconds = max(LEAST_RESIDUAL, (spread or 0.0) * _scale(predicted)), predicted.estimate.step.step_seconds
+    return replace(seconds, low=seconds.value * exp(-width), high=seconds.value * exp(width))
 
 
 def _errors(name: str, runs: Sequence[BenchmarkRun]) -> BenchmarkErrors:
@@ -317,14 +353,17 @@ def _errors(name: str, runs: Sequence[BenchmarkRun]) -> BenchmarkErrors:
     return BenchmarkErrors(benchmark=name, runs=len(runs), **asdict(errors_of(compared)))
 
 
-def _run(row: Mapping[str, str], held_out: HeldOutStep | None, catalogue: Catalogue) -> BenchmarkRun:
+def _run(
+    row: Mapping[str, str], held_out: HeldOutStep | None, step: Evaluation, residuals: Mapping[str, Sequence[float]]
+) -> BenchmarkRun:
     measured, hours, reason = float(row["gpu_hours"]), None, ""
-    step = evaluate_step(_step_of(row), catalogue)
+    is_adapter = step.predicted is not None and step.figure_class == ADAPTERS
     if held_out is not None:
         compared = held_out.comparison
         hours = _gpu_hours(row, Interval(compared.low, compared.value, compared.high, "calibrated"))
     elif step.predicted is not None:
-        hours = _gpu_hours(row, step.predicted.estimate.step.step_seconds)
+        seconds = step.predicted.estimate.step.step_seconds
+        hours = _gpu_hours(row, _without(row["org"], residuals, step.predicted) if is_adapter else seconds)
     else:
         reason = step.reason
     return BenchmarkRun(

@@ -12,6 +12,7 @@ from service.calibration.tables import THROUGHPUT, MeasuredRow, NotExpressible, 
 from service.catalogue import Catalogue
 from service.client.reading import Unreadable, from_json
 from service.estimator import FORMULAS_VERSION
+from service.estimator.model.build import method_of
 from service.estimator.time.step import step_class_of
 from service.evaluation.recipes import completed
 from service.evaluation.scoreboard import EVERY, point_errors, point_of
@@ -55,9 +56,11 @@ def _prediction(row: MeasuredRow, catalogue: Catalogue) -> StepPrediction:
     found = predict(completed(row), catalogue)
     seconds = found.estimate.step.step_seconds
     is_sparse = row.text("moe_experts") not in ("", "0")
+    has_adapters = method_of(found.question.recipe).name != "full"
+    gpu = found.estimate.resolved.gpu
     return StepPrediction(
         id=row.text("id"),
-        memory_class=step_class_of(found.operations, found.estimate.resolved.gpu, is_sparse=is_sparse),
+        memory_class=step_class_of(found.operations, gpu, is_sparse=is_sparse, has_adapters=has_adapters),
         low_seconds=seconds.low,
         value_seconds=seconds.value,
         high_seconds=seconds.high,

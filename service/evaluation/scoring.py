@@ -22,6 +22,7 @@ from service.catalogue import Catalogue
 from service.errors import Refused, TraincostError
 from service.estimator import estimate
 from service.estimator.answer import Estimate, Interval, Memory, StageMemory, Verdict
+from service.estimator.model.build import method_of
 from service.estimator.question import Question, StackName
 from service.estimator.software.stacks import requested_software, software_of
 from service.estimator.time.step import Operations, step_class_of, waiting_fraction
@@ -324,6 +325,7 @@ def evaluate_step(row: MeasuredRow, catalogue: Catalogue) -> Evaluation:
         predicted.estimate.resolved.gpu,
         is_sparse=is_sparse,
         states_dispatcher=requested_software(predicted.question.recipe).dispatcher is not None,
+        has_adapters=method_of(predicted.question.recipe).name != "full",
     )
     return replace(
         evaluation,

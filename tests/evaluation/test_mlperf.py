@@ -3,17 +3,20 @@
 import json
 import tomllib
 from collections.abc import Callable
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from service.answers.accuracy import Accuracy
+from service.calibration.scores import spread_fraction
 from service.calibration.steps import shipped_held_out
 from service.calibration.tables import MeasuredRow, shipped_table
 from service.catalogue import shipped_catalogue
 from service.errors import Refused
-from service.evaluation.mlperf import Submission, read_config, submission_of
+from service.estimator.time.step import RESIDUALS
+from service.evaluation.mlperf import Submission, adapter_residuals, evaluated_runs, read_config, submission_of
 from service.evaluation.scoring import evaluate_step
 
 SUBMISSIONS: dict[str, dict[str, Any]] = tomllib.loads(
@@ -151,3 +154,17 @@ def test_every_run_is_predicted_or_says_why(found: Accuracy) -> None:
     assert (every.benchmark, every.runs) == ("all", len(board.runs))
     assert every.scored == sum(score.scored for score in board.scores[:-1])
     assert every.coverage80_fraction == sum(bool(run.is_inside) for run in board.runs) / every.scored
+
+
+def test_the_spread_of_adapters_is_that_of_their_submitters() -> None:
+    residuals = adapter_residuals(evaluated_runs(shipped_catalogue()))
+    spread = spread_fraction(residuals, by_root=True)
+    assert len(residuals) >= 10
+    assert spread is not None
+    assert RESIDUALS["adapters"] == ceil(spread * 1e3) / 1e3
+
+
+def test_runs_of_adapters_lie_in_intervals_of_other_submitters(found: Accuracy) -> None:
+    assert found.held_out.mlperf is not None
+    runs = [run for run in found.held_out.mlperf.runs if run.benchmark == "llama2_70b_lora" and run.gpu_hours]
+    assert 0.76 <= sum(bool(run.is_inside) for run in runs) / len(runs) <= 0.84

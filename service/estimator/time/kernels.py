@@ -6,6 +6,7 @@ from typing import Literal
 
 from service.estimator.constants import LAUNCH_SECONDS, NEWEST_KERNEL, product_scale, streaming_bytes_per_s
 from service.estimator.degrees import WEIGHTS, Degrees, divisors
+from service.estimator.model.build import INNER_HALF
 from service.estimator.model.ledger import Op, OpKind, Ops, Split, is_rerun, rerun_flop
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.parallelism.stages import RankParameters
@@ -504,6 +505,8 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workloa
             for_weights.rows, for_weights.columns, for_weights.inner, products.adding, copies, launches
         )
         backward = slowdown * (inputs + weights) / 2 * (op.backward_flop / op.flop)
+    beside, beside_again = adapter_seconds(op, shape, rates, workload)
+    forward, backward = forward + beside, backward + beside_again
     wide, wide_again = widening_seconds(op, shape, rates, workload)
     if not rates.is_narrow or op.keeps_precision:
         return OpSeconds(forward, backward, wide + wide_again, wide)
@@ -512,6 +515,37 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workloa
     if workload.software.fused_experts:
         inputs, gradients = (0.0 if op.name == FUSED[-1] else inputs), (0.0 if op.name == FUSED[0] else gradients)
     return OpSeconds(forward, backward, inputs + gradients + wide + wide_again, inputs + wide)
+
+
+def adapter_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workload) -> tuple[Amount, Amount]:
+    """Seconds that an adapter streams beside one of its two products, forward and backward; none for other products.
+
+    Formula:
+        inner product, input of m k: d m k (2 e + 1) / W, d 1 with dropout, and its mask of one byte, else 0; backward
+        the same, and 3 e m k / W to add to the input's gradient, where it has one
+        outer product, result of m n: forward 5 e m n / W: scaled, and added to the matrix's; backward 2 e m n / W
+    Args:
+        workload: the workload, with e bytes an activation
+    Returns: both, of one micro-batch [s]
+    Source: NVIDIA/NeMo@v2.0.0 collections/llm/peft/lora.py and parallel_adapters.py, huggingface/peft 0.21
+        tuners/lora/layer.py: result + scale * B(A(dropout(x))), each a kernel of its own; torch autograd sums gradients
+
+    >>> from service.estimator.model.ledger import Weight
+    >>> from service.estimator.samples import sample_workload
+    >>> workload, shape = sample_workload(), ProductShape(rows=8, columns=32, inner=64, copies=1)
+    >>> op = Op(name="o", kind="gemm", split=Split.WHOLE, weights=(Weight(64, 32),))
+    >>> adapter_seconds(op, shape, rates_of(workload), workload)
+    (0.0, 0.0)
+    """
+    if not any(weight.role == "adapter" for weight in op.weights):
+        return 0.0, 0.0
+    element_bytes = workload.precision.element_bytes
+    if not op.name.endswith(INNER_HALF):
+        result = element_bytes * shape.rows * shape.columns * shape.copies / rates.bytes_per_s
+        return 5 * result, 2 * result
+    numbers = shape.rows * shape.inner * shape.copies
+    dropped = (2 * element_bytes + 1) * numbers / rates.bytes_per_s if workload.method.dropout_fraction else 0.0
+    return dropped, dropped + 3 * element_bytes * numbers / rates.bytes_per_s if op.gradients > 1 else 0.0
 
 
 BRANCHING_SLOWDOWN = 1.68

@@ -42,9 +42,9 @@ from service.estimator.time.optimizer import (
 )
 from service.estimator.workload import Workload
 
-StepClass = Literal["known stack", "other stack", "new GPU", "old GPU", "MoE", "MoE, dispatcher unknown"]
+StepClass = Literal["known stack", "other stack", "new GPU", "old GPU", "adapters", "MoE", "MoE, dispatcher unknown"]
 """What the error of a step depends on most: do several sources run its stack, is its GPU's generation fitted, are
-there experts, and does its recipe state how tokens reach them?"""
+adapters trained, are there experts, and does its recipe state how tokens reach them?"""
 
 FITTED_GENERATIONS = ("Ampere", "Hopper")
 """Generations of GPUs whose published steps of dense models give constants; dense models on all others are predicted
@@ -66,13 +66,15 @@ RESIDUALS: dict[StepClass, float] = {
     "other stack": 0.068,
     "new GPU": 0.104,
     "old GPU": 0.103,
+    "adapters": 0.088,
     "MoE": 0.216,
     "MoE, dispatcher unknown": 0.433,
 }
 """80 % of published steps lie within exp(-s) and exp(s), s = max(LEAST_RESIDUAL, r x), of a prediction by constants
 that never saw their source, by class, x = spread_scale; each source counts as the root of its steps, as in the fit.
 Steps of an unknown dispatcher are those whose recipe states none, and all others predicted as if theirs did not.
-Source: service.calibration, published/held_out.toml against published/throughput.csv."""
+Steps of adapters give no constants; each submitter of their whole runs is a source.
+Source: service.calibration, published/held_out.toml against published/throughput.csv; adapters: mlperf_runs.csv."""
 
 LEAST_RESIDUAL = 0.030
 """Runs of one configuration differ by so much between releases of one stack.
@@ -86,6 +88,7 @@ def step_class_of(
     *,
     is_sparse: bool,
     states_dispatcher: bool = True,
+    has_adapters: bool = False,
     known_stacks: Collection[Operations] = KNOWN_STACKS,
 ) -> StepClass:
     """The class of a step.
@@ -100,6 +103,8 @@ def step_class_of(
     """
     if is_sparse:
         return "MoE" if states_dispatcher else "MoE, dispatcher unknown"
+    if has_adapters:
+        return "adapters"
     made = generation(gpu)
     if made not in FITTED_GENERATIONS:
         return "old GPU" if made in OLD_GENERATIONS else "new GPU"
@@ -167,7 +172,10 @@ def step_interval(workload: Workload, step_seconds: float, waiting: float) -> In
     """
     stack = (workload.software.name, workload.software.implementation)
     has_experts, states = bool(workload.model.num_experts), workload.requested.dispatcher is not None
-    step_class = step_class_of(stack, workload.gpu, is_sparse=has_experts, states_dispatcher=states)
+    has_adapters = workload.method.name != "full"
+    step_class = step_class_of(
+        stack, workload.gpu, is_sparse=has_experts, states_dispatcher=states, has_adapters=has_adapters
+    )
     usual = RESIDUALS[step_class] * spread_scale(waiting, step_class)
     measured = workload.cluster.measured_steps
     known = own_spread_fraction(workload.calibrated_steps, usual)
