@@ -117,6 +117,8 @@ CHUNKED = {"pipeline": 2, "virtual_pipeline": 2, "zero_stage": 2}
 QUESTIONS.append(question(DENSE, {**RECIPE, "stack": {"name": "megatron-core"}}, CHUNKED))
 QUESTIONS.append(question(DENSE, {**RECIPE, "global_batch": 16, "stack": {"name": "torchtitan"}}, {}))
 QUESTIONS.append(question(DENSE, {**RECIPE, "stack": {"name": "deepspeed"}}, {"zero_stage": 3}))
+GRAPHED = {"name": "megatron-core", "dispatcher": "flex", "cuda_graphs": True}
+QUESTIONS.append(question(SPARSE, {**RECIPE, "sequence_length": 512, "stack": GRAPHED}, {"expert": 16}))
 STORED = {"usd_per_gb_month": 0.02, "data_bytes": 1e12}
 RENTED = {"usd_per_gpu_hour": 2.0, "storage": STORED, "egress": {"bytes": 1e12, "usd_per_gb": 0.02}}
 OWNED = {"amortisation_years": 4.0, "purchase_usd": 3e4, "maintenance_fraction": 0.05, "usd_per_kwh": 0.1}
