@@ -8,28 +8,31 @@ from service.estimator.workload import Workload
 
 ROUTER_LAUNCHES = 200
 """Launches of a router and of the counts of tokens that lead up to its dispatch, both passes.
-Source: NVIDIA/Megatron-LM@1d9edcf8c docs/discussions/deepseek-v3-gb200-optimization, 2.1.4: 72 kernels forward; about
-as many backward, and the counts."""
+Source: NVIDIA/Megatron-LM@1d9edcf8c docs/discussions/deepseek-v3-gb200-optimization, 2.1.4: 72 kernels forward; the
+rest, as many backward and the counts, is an estimate."""
 
 DISPATCH_LAUNCHES: dict[DispatcherName, int] = {"alltoall": 200, "allgather": 200, "flex": 100}
 """Launches of one dispatch and one combine, both passes: exchanges, permutations by token and by expert, and waits for
 counts; the flex dispatcher does half of it in its kernels.
-Source: NVIDIA/Megatron-LM@d98e8a64 core/transformer/moe/token_dispatcher.py, counted to fifties."""
+Source: an estimate, not a count, with the seconds of a layer of published steps in view; what runs:
+NVIDIA/Megatron-LM@d98e8a64 core/transformer/moe/token_dispatcher.py."""
 
 LATENT_LAUNCHES = 90
 """Further launches of attention whose keys and values are latent: projections, norms, splits and rotations.
-Source: NVIDIA/Megatron-LM@d98e8a64 core/transformer/multi_latent_attention.py, counted to tens."""
+Source: an estimate, likewise; NVIDIA/Megatron-LM@d98e8a64 core/transformer/multi_latent_attention.py."""
 
 SHARED_LAUNCHES = 40
 """Launches of shared experts. Source: as of a dense MLP, two thirds of a dense layer's 60."""
 
 EXPERT_LAUNCHES = 4
 """Launches of the products of one local expert, both passes, which C++ loops over.
-Source: NVIDIA/TransformerEngine@v2.11 pytorch/module/grouped_linear.py; six products at two thirds of a launch."""
+Source: an estimate, likewise: six products at two thirds of a launch;
+NVIDIA/TransformerEngine@v2.11 pytorch/module/grouped_linear.py."""
 
 NARROW_LAUNCHES = 6
 """Further launches of one local expert whose operands become narrow: three tensors of each of two products, with their
-buffers. Source: Megatron-LM@1d9edcf8c, same document, 2.1.2 (four buffers each, allocated together since)."""
+buffers. Source: an estimate, lowered from 26 because published steps of Qwen3-235B on B200 (mbridge) take less time;
+what runs: Megatron-LM@1d9edcf8c, same document, 2.1.2."""
 
 BIAS_LAUNCHES = 9
 """Further launches of one local expert with biases. Source: NVIDIA/Megatron-LM@d98e8a64 core/transformer/moe/experts.py
@@ -40,7 +43,7 @@ UPDATED_MATRICES = 2
 
 UPDATE_LAUNCHES = 8
 """Launches of one tensor of weights in each step: its gradient copied and cast, its norm, the update, the weight copied
-back, and what is reset. Source: NVIDIA/Megatron-LM@d98e8a64 core/optimizer/distrib_optimizer.py."""
+back, and what is reset. Source: an estimate; NVIDIA/Megatron-LM@d98e8a64 core/optimizer/distrib_optimizer.py."""
 
 
 def sparse_layers(workload: Workload, stage: Stage) -> Amount:
