@@ -24,11 +24,11 @@ ANYTHING: tuple[Any, ...] = (
 
 
 def _refusals(noun: Any, name: str, value: Any) -> set[tuple[str, str, str]]:
-    """Path, code and fix of what the border says about one field of a request."""
+    """Path, code and fix, without its guess, of what the border says about one field of a request."""
     try:
         read_spec(type(noun), {**fields_of(noun), name: value}, "")
     except Refused as refused:
-        return {(problem.field, problem.code, problem.fix) for problem in refused.problems}
+        return {(one.field, one.code, one.fix.rpartition("? if not, ")[2]) for one in refused.problems}
     return set()
 
 

@@ -58,6 +58,6 @@ def test_matrices_of_four_bits_are_made_wide_in_about_the_published_time() -> No
     quantized = errors(Method(name="qlora", quantization="gptq", rank=64, targets=TARGETS))
     wide = errors(Method(name="lora", rank=64, targets=TARGETS))
     assert min(quantized) > -0.36
-    assert max(quantized) < 0.10
+    assert max(quantized) < 0.12
     assert median(map(abs, quantized)) < 0.21
     assert median(map(abs, quantized)) < 0.6 * median(map(abs, wide))

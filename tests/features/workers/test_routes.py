@@ -259,7 +259,7 @@ WRONG: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("claim", {"worker": "", "kinds": [KIND]}, "/worker"),
     ("claim", {"worker": "w", "kinds": []}, "/kinds"),
     ("claim", {"worker": "w", "kinds": [KIND], "wait_seconds": 21}, "/wait_seconds"),
-    ("claim", {"worker": "w", "kinds": [KIND], "wait": 1}, ""),
+    ("claim", {"worker": "w", "kinds": [KIND], "wait": 1}, "/wait"),
     ("claim", {"worker": "w", "kinds": [KIND], "capabilities": {"nodes": 0}}, "/capabilities/nodes"),
     ("jobs/job_a/heartbeat", {}, "/lease"),
     ("jobs/job_a/heartbeat", {"lease": ""}, "/lease"),
