@@ -20,6 +20,8 @@ from service.text_bounds import Place, refusal
 MOST_STEPS = 10_000
 """Statements and expressions that are followed, those of called functions each time. Source: a choice."""
 
+NO_PYTHON = ("this is no Python", "mend it there, or before")
+
 DEEPEST_CALL = 8
 
 MOST_VALUES = 1024
@@ -110,12 +112,14 @@ def read_program(text: str) -> tuple[Entry, ...]:
     [('recipe', 'llama3_8b_pretrain_config'), ('model.tensor_model_parallel_size', 4)]
     """
     text_bounds.bound_python(text)
+    if "\0" in text:  # Python before 3.11.4 raises ValueError
+        raise refusal(Place(text.partition("\0")[0].count("\n") + 1, 1), "not_python", *NO_PYTHON)
     try:
         module = ast.parse(text)
         found = _Follower().configs_of(module)
     except SyntaxError as error:
         place = Place(error.lineno or 1, error.offset or 1)
-        raise refusal(place, "not_python", "this is no Python", "mend it there, or before") from None
+        raise refusal(place, "not_python", *NO_PYTHON) from None
     except (RecursionError, MemoryError):
         raise refusal(Place(1, 1), *text_bounds.TOO_DEEP) from None
     if not found:
