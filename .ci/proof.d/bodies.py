@@ -43,8 +43,9 @@ def memory_bytes(pid: int, name: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
 
 
-def files(pid: int) -> int:
-    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+def sockets(pid: int) -> int:
+    """Open connections of a process; its pool may open further files of the database meanwhile."""
+    return sum(one.is_socket() for one in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def too_long(address: tuple[str, int], pid: int) -> Iterator[str]:
@@ -118,7 +119,7 @@ def normal_caller(address: tuple[str, int]) -> Iterator[Normal]:
 
 def too_slow(address: tuple[str, int], pid: int, counts: tuple[int, int]) -> Iterator[str]:
     """What is wrong with how slow connections end; prints what was found."""
-    before = files(pid)
+    before = sockets(pid)
     with normal_caller(address) as alone:
         time.sleep(5)
     with normal_caller(address) as normal:
@@ -127,12 +128,12 @@ def too_slow(address: tuple[str, int], pid: int, counts: tuple[int, int]) -> Ite
     time.sleep(1)
     slowest = {sent: max(one.seconds for one in found) for sent, found in ended.items()}
     statuses = {one.status for found in ended.values() for one in found}
-    after = files(pid)
+    after = sockets(pid)
     print(
         f"{counts[0]} slow heads ended within {slowest[HEADS]:.1f} s, {counts[1]} slow bodies within "
         f"{slowest[BODIES]:.1f} s, answered {sorted(statuses)}; p99 of {len(normal.seconds)} normal requests meanwhile "
         f"{normal.p99_seconds() * 1000:.1f} ms (before {alone.p99_seconds() * 1000:.1f} ms), {normal.failed} failed; "
-        f"open files {before} before, {after} after",
+        f"open sockets {before} before, {after} after",
         flush=True,
     )
     if slowest[HEADS] > MOST_HEAD_SECONDS or slowest[BODIES] > MOST_BODY_SECONDS or not statuses <= ENDS:
@@ -140,7 +141,7 @@ def too_slow(address: tuple[str, int], pid: int, counts: tuple[int, int]) -> Ite
     if normal.p99_seconds() > MOST_P99_SECONDS or normal.failed:
         yield "others wait"
     if after > before:
-        yield "files stay open"
+        yield "connections stay open"
 
 
 def main() -> None:
