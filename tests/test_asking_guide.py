@@ -29,8 +29,8 @@ def _answer(part: str, address: str) -> dict[str, Any]:
     return answer
 
 
-def test_there_are_sixteen_questions() -> None:
-    assert len(COMMANDS) == 16
+def test_there_are_seventeen_questions() -> None:
+    assert len(COMMANDS) == 17
 
 
 def test_what_launchers_write_is_listed_as_it_is_read(address: str) -> None:
@@ -109,6 +109,13 @@ def test_check_of_a_job_that_is_too_large(address: str) -> None:
     answer = _answer("/v1/check", address)
     assert answer["verdict"] == "deny"
     assert "\n" not in answer["reason"]
+
+
+def test_a_planned_layout_keeps_what_is_given(address: str) -> None:
+    answer = _answer('"auto"', address)
+    assert answer["verdict"] == "fits"
+    assert answer["resolved"]["layout"]["tensor"] in {1, 2}
+    assert any("tensor one of 2" in words for words in answer["assumptions"])
 
 
 def test_plans_and_why_not_another(address: str) -> None:

@@ -35,12 +35,13 @@ app = console.CommandGroup()
 def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
     """Estimate a training job. Needs no server and no database; repeat an option for a list."""
     from service.features.estimates.answers import answer
+    from service.features.estimates.planned import planned
     from service.validation.questions import read_question
 
     catalogue = shipped_catalogue()
     try:
         body = body_of_flat(_parameters(given))
-        result = answer(read_question(body, catalogue), catalogue)
+        result = answer(read_question(body, catalogue, planner=planned), catalogue)
     except Refused as refused:
         raise Refused(*(rephrased(problem, COMMAND_LINE) for problem in refused.problems)) from None
     console.print_answer(result, report, as_json=as_json)

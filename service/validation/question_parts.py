@@ -4,7 +4,7 @@ from calendar import monthrange
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from annotated_types import Ge, Interval, Lt
 from pydantic import Field
@@ -49,6 +49,9 @@ from service.validation.reading import (
 )
 
 MODEL_FIELDS = field_names(Model)
+
+VALUE_IS_A_LIST = ("stage_layers",)
+"""Fields of a layout whose value is itself a list."""
 
 CONFIG_PATH = "model.hf_config"
 
@@ -456,10 +459,19 @@ def _bought(price: OwnedPrice, gpu: str, catalogue: Catalogue) -> Parsed[AnyPric
     return with_sources(read, catalogue, (purchase_of(catalogue.gpus[gpu], bought),))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned(Strict):
+    """Whether the layout is planned."""
+
+    auto: bool = False
+    """Plan the layout, micro_batch and recompute but for the fields that are given: the fastest that fits."""
+
+
 QUESTION_SPECS: Sequence[tuple[str, type]] = (
     ("model", Model),
     ("recipe", Recipe),
     ("layout", Layout),
+    ("layout", Planned),
     ("cluster", Cluster),
     ("cluster", Nodes),
     ("price", Price),
@@ -514,7 +526,18 @@ ClusterFields = Annotated[Any, Variant(Cluster, "ClusterFields", "Some fields of
 
 ModelForm = Annotated[Any, DescribedAs(RowName | Model | ChangedModel | ImportedModel)]
 RecipeForm = Annotated[Any, DescribedAs(Recipe)]
-LayoutForm = Annotated[Any, DescribedAs(Layout | None)]
+PlannedLayout = Annotated[
+    Any,
+    Variant(
+        Layout,
+        "PlannedLayout",
+        "A layout that is planned: fields that are given are kept, or restricted by a list, and the others are chosen.",
+        required=("auto",),
+        more={"auto": Annotated[Literal[True], Field(description="Plan it, and micro_batch and recompute if absent.")]},
+        opened=tuple(name for name in field_names(Layout) if name not in VALUE_IS_A_LIST),
+    ),
+]
+LayoutForm = Annotated[Any, DescribedAs(Layout | PlannedLayout | None)]
 ClusterForm = Annotated[Any, DescribedAs(RowName | Cluster | NodesOfGpu | ChangedCluster)]
 _RATE = Annotated[float | str, Field(description="USD per GPU-hour, as 2.5 or $2.50/h.")]
 PriceForm = Annotated[Any, DescribedAs(Price | CataloguePrice | CardPrice | OwnedPrice | _RATE | None)]
@@ -549,7 +572,7 @@ class JobQuestion(QuestionRequest):
 
 
 RecipePatch = Annotated[Any, Patch("RecipePatch", (Recipe,))]
-LayoutPatch = Annotated[Any, Patch("LayoutPatch", (Layout,))]
+LayoutPatch = Annotated[Any, Patch("LayoutPatch", (Layout, Planned))]
 _CONFIG = Annotated[dict[str, Any], Field(description="The config.json.")]
 _MODEL_PATCH = Patch("ModelPatch", (Model,), more=_PRESET | {"hf_config": _CONFIG})
 _CLUSTER_PATCH = Patch("ClusterPatch", (Cluster,), more=_SIZED_PRESET)

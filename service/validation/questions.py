@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from service.answers.estimates import Source
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.question import Layout, Question, Recipe
+from service.validation.open_fields import NOT_PLANNED, PLANNED_FIELDS, split_layout
 from service.validation.problems import Collector, not_an_object, unknown_field
 from service.validation.question_parts import PARTS, read_cluster, read_model, read_price, with_region
 from service.validation.reading import Parsed, read_spec
@@ -35,31 +37,49 @@ class ParsedQuestion:
     """Catalogue rows that it uses."""
 
 
-def read_question(body: Mapping[str, Any], catalogue: Catalogue, *, beside: tuple[str, ...] = ()) -> ParsedQuestion:
-    """Read a question; where plain JSON of it is refused, what it means by other names, quantities and spellings."""
+Planner = Callable[[ParsedQuestion, Mapping[str, tuple[Any, ...]]], ParsedQuestion]
+"""Fills the open fields of a question, given the values that some of them may take."""
+
+
+def read_question(
+    body: Mapping[str, Any], catalogue: Catalogue, *, beside: tuple[str, ...] = (), planner: Planner | None = None
+) -> ParsedQuestion:
+    """Read a question; where plain JSON of it is refused, what it means by other names, quantities and spellings.
+
+    Without a planner, a question whose layout is to be planned is refused.
+    """
     try:
-        return _read(body, catalogue, beside)
+        read, allowed = _read(body, catalogue, beside)
     except Refused:
         if not isinstance(body, Mapping) or (meant := understood(body)) is None:
             raise
-    try:
-        read = _read(meant.body, catalogue, beside)
-    except Refused as refused:
-        raise meant.refused(refused.problems) from None
-    if meant.problems:
-        raise meant.refused()
-    return replace(read, assumptions=(*meant.notes, *read.assumptions))
+        try:
+            read, allowed = _read(meant.body, catalogue, beside)
+        except Refused as refused:
+            raise meant.refused(refused.problems) from None
+        if meant.problems:
+            raise meant.refused() from None
+        read = replace(read, assumptions=(*meant.notes, *read.assumptions))
+    if allowed is None:
+        return read
+    if planner is None:
+        raise Refused(NOT_PLANNED)
+    return planner(read, allowed)
 
 
-def _read(body: Mapping[str, Any], catalogue: Catalogue, beside: tuple[str, ...]) -> ParsedQuestion:
+def _read(
+    body: Mapping[str, Any], catalogue: Catalogue, beside: tuple[str, ...]
+) -> tuple[ParsedQuestion, Mapping[str, tuple[Any, ...]] | None]:
+    """A question without its open fields, and the values that these may take; None where its layout is given."""
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", PARTS))
     unknown = [name for name in body if name not in PARTS]
     collected = _PartCollector()
     collected.add(*(unknown_field("", name, {*PARTS, *beside}) for name in unknown[:MOST_PROBLEMS]))
+    allowed, body = collected.read(split_layout, body) or (None, {**body, "layout": None})
     model = collected.spec(lambda: read_model(_required(body, "model"), catalogue))
     recipe = collected.read(read_spec, Recipe, _or_empty(body.get("recipe")), "recipe")
-    layout = collected.read(read_spec, Layout, _or_empty(body.get("layout")), "layout")
+    layout = collected.read(partial(read_spec, beside=PLANNED_FIELDS), Layout, _or_empty(body.get("layout")), "layout")
     machine = collected.spec(lambda: read_cluster(_required(body, "cluster"), catalogue))
     gpu = None if machine is None else machine.gpu.slug
     price = collected.spec(read_price, body.get("price"), gpu, catalogue)
@@ -67,12 +87,13 @@ def _read(body: Mapping[str, Any], catalogue: Catalogue, beside: tuple[str, ...]
     cluster = None if place is None else collected.spec(with_region, place, body.get("price"), catalogue)
     if model is None or recipe is None or layout is None or machine is None or cluster is None or collected.problems:
         raise Refused(*collected.problems)
-    return ParsedQuestion(
+    parsed = ParsedQuestion(
         Question(model=model, recipe=recipe, layout=layout, cluster=cluster, gpu=machine.gpu, price=price),
         tuple(collected.assumptions),
         tuple(collected.warnings),
         tuple(collected.sources),
     )
+    return parsed, allowed
 
 
 class _PartCollector(Collector):

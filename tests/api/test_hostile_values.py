@@ -16,7 +16,7 @@ from service.api.errors import MOST_BYTES
 from service.errors import MOST_PROBLEMS
 from service.estimator import question
 from service.validation.flat import flat_fields
-from service.validation.question_parts import QUESTION_SPECS, CardPrice, CataloguePrice, Nodes
+from service.validation.question_parts import QUESTION_SPECS, CardPrice, CataloguePrice, Nodes, Planned
 from tests.amounts import WHOLE
 from tests.api.asking import QUESTION, Ask
 from tests.echoes import beyond_echo
@@ -33,6 +33,7 @@ PARTS: dict[type, tuple[str, dict[str, Any]]] = {
     question.Recipe: ("recipe", {"sequence_length": 2048}),
     question.Recompute: ("recipe.recompute", {"granularity": "full"}),
     question.Layout: ("layout", {}),
+    Planned: ("layout", {}),
     question.Cluster: ("cluster", {"gpu": "h100-sxm5-80gb", "gpus": 8}),
     Nodes: ("cluster", {"preset": "dgx-h100"}),
     question.Price: ("price", {}),

@@ -20,11 +20,12 @@ from service.errors import (
 )
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import metric_named
+from service.features.estimates.planned import planned
 from service.tabular.csv_text import NumberStyle, number_text
 from service.units import COUNT, UNITS, Dimension, dimension_of
 from service.validation.flat import QUERY, DecimalMark, body_of_flat, rephrased
 from service.validation.json_text import single_line
-from service.validation.questions import read_question
+from service.validation.questions import Planner, read_question
 
 OnError = Literal["problem", "text", "blank"]
 Pairs = Sequence[tuple[str, str]]
@@ -84,22 +85,29 @@ def on_error_of(given: Pairs) -> OnError:
     return next((choice for choice in get_args(OnError) if choice == given_value), "problem")
 
 
-def cell(metric: str, question: Pairs, options: CellOptions, catalogue: Catalogue) -> Cell:
+def cell(
+    metric: str, question: Pairs, options: CellOptions, catalogue: Catalogue, planner: Planner | None = None
+) -> Cell:
     """Compute one number of an answer for a cell."""
     selected = metric_named(metric)
     dimension = dimension_of(selected.path)
     unit = dimension.base if options.unit is None else options.unit
     if unit not in dimension.scales:
         raise Refused(_other_unit(unit, dimension))
-    found = cell_answer(question, options, catalogue)
+    found = cell_answer(question, options, catalogue, planner)
     value = selected.value_in(found)
     scaled = value if options.unit is None else value / dimension.scales[unit]
     return Cell(number_text(scaled, options.num), unit, found.verdict)
 
 
-def cell_answer(question: Pairs, options: CellOptions, catalogue: Catalogue) -> Answer:
+def planned_cell(metric: str, question: Pairs, options: CellOptions, catalogue: Catalogue) -> Cell:
+    """Compute one number of an answer whose layout is planned."""
+    return cell(metric, question, options, catalogue, planned)
+
+
+def cell_answer(question: Pairs, options: CellOptions, catalogue: Catalogue, planner: Planner | None = None) -> Answer:
     body = body_of_flat(question, decimal_mark=options.dec, beside=OTHER_FIELDS)
-    return answer(read_question(body, catalogue), catalogue)
+    return answer(read_question(body, catalogue, planner=planner), catalogue)
 
 
 def why(parameters: Pairs, catalogue: Catalogue) -> str:

@@ -23,6 +23,7 @@ from service.estimator import FORMULAS_VERSION
 from service.estimator.answer import Verdict
 from service.features.cells import cells, tables
 from service.validation.flat import FlatQuestion
+from service.validation.open_fields import NOT_PLANNED
 from service.validation.reading import digest_of
 
 router = APIRouter(tags=["cells"], route_class=StrictRoute)
@@ -198,7 +199,13 @@ async def get_cell(
 
     async def number(catalogue: Catalogue) -> tuple[str, dict[str, str]]:
         options, question = cells.split_options(parameters)
-        result = cells.cell(metric, question, cells.read_options(options), catalogue)
+        arguments = metric, question, cells.read_options(options), catalogue
+        try:
+            result = cells.cell(*arguments)
+        except Refused as refused:
+            if NOT_PLANNED not in refused.problems:
+                raise
+            result = await compute(request, cells.planned_cell, *arguments)
         return result.text, {"X-Unit": result.unit, "X-Verdict": result.verdict}
 
     return await _answered(request, parameters, number)

@@ -16,7 +16,8 @@ from service.estimator.question import Question, ToolName
 from service.estimator.resolve import resolve
 from service.estimator.run.run import peak_stage_in, timeline
 from service.estimator.spelling import in_one_spelling
-from service.validation.questions import ParsedQuestion, read_question
+from service.features.estimates.planned import planned
+from service.validation.questions import ParsedQuestion, Planner, read_question
 from service.validation.reading import digest_of, refuse_infinite, to_bytes
 
 STEP = re.compile(r"(\w+)|\[(\d+)\]")
@@ -25,9 +26,16 @@ STEP = re.compile(r"(\w+)|\[(\d+)\]")
 Part = TypeVar("Part", bound=Grounds)
 
 
-def answer_of(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue, *, explain: bool = False) -> Grounds:
+def answer_of(
+    kind: type[Grounds],
+    body: Mapping[str, Any],
+    catalogue: Catalogue,
+    *,
+    explain: bool = False,
+    planner: Planner | None = None,
+) -> Grounds:
     """Answer a request body in whole or in part, without advice that the part leaves out."""
-    parsed = read_question(body, catalogue)
+    parsed = read_question(body, catalogue, planner=planner)
     if kind is MemoryAnswer:
         return memory_answer(parsed, catalogue, explain=explain)
     is_whole = kind is Answer
@@ -36,7 +44,12 @@ def answer_of(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue
 
 def answer_explained(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
     """Answer a request body with the equation, inputs and source of each number, as JSON."""
-    return to_bytes(answer_of(kind, body, catalogue, explain=True))
+    return to_bytes(answer_of(kind, body, catalogue, explain=True, planner=planned))
+
+
+def answer_planned(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
+    """Answer a request body whose layout is planned, as JSON."""
+    return to_bytes(answer_of(kind, body, catalogue, planner=planned))
 
 
 def answer(
@@ -139,7 +152,7 @@ def answer_by(method: ToolName, parsed: ParsedQuestion, catalogue: Catalogue) ->
 
 
 def timeline_json(body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
-    return to_bytes(timeline_answer(read_question(body, catalogue), catalogue))
+    return to_bytes(timeline_answer(read_question(body, catalogue, planner=planned), catalogue))
 
 
 def timeline_answer(parsed: ParsedQuestion, catalogue: Catalogue) -> TimelineAnswer:

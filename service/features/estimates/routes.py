@@ -29,11 +29,13 @@ from service.api.requests import (
     whole_query,
 )
 from service.catalogue.choices import Choice, choices
+from service.errors import Refused
 from service.estimator.other_tools.comparison import TOOLS
-from service.features.estimates.answers import answer_by, answer_explained, answer_of, timeline_json
+from service.features.estimates.answers import answer_by, answer_explained, answer_of, answer_planned, timeline_json
 from service.features.estimates.store import stored_answer
 from service.validation.flat import FlatQuestion, body_of_flat
 from service.validation.forms import ReadElsewhere, described_as
+from service.validation.open_fields import NOT_PLANNED
 from service.validation.question_parts import QuestionRequest
 from service.validation.questions import read_question
 
@@ -79,7 +81,12 @@ async def _answered(request: Request, part: Part, body: Any) -> Response:
     catalogue = await catalogue_of(request)
     if is_explained(request):  # takes as long as ten answers
         return Response(await compute(request, answer_explained, part.kind, body, catalogue), media_type=JSON)
-    return json_answer(answer_of(part.kind, body, catalogue))
+    try:
+        return json_answer(answer_of(part.kind, body, catalogue))
+    except Refused as refused:
+        if NOT_PLANNED not in refused.problems:
+            raise
+    return Response(await compute(request, answer_planned, part.kind, body, catalogue), media_type=JSON)
 
 
 MethodQuery = Annotated[

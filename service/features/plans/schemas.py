@@ -10,10 +10,12 @@ from service.answers.plans import Objective
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused, refuse
 from service.estimator.question import Degree, Layout, Question, Recipe, Recompute, RecomputeName, Sequences, Strict
+from service.features.estimates.planned import ONE_BATCH
 from service.planner.space import Constraints
-from service.validation.forms import MOST_VALUES, DescribedAs, Variant, requiring
+from service.validation.forms import DescribedAs, Variant, requiring
+from service.validation.open_fields import SEARCHED, constraints_of
 from service.validation.problems import not_an_object, unknown_field
-from service.validation.question_parts import PARTS, ClusterForm, ModelForm, PriceForm
+from service.validation.question_parts import PARTS, VALUE_IS_A_LIST, ClusterForm, ModelForm, PriceForm
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.reading import field_names, read_spec
 
@@ -38,16 +40,7 @@ class PlanLimits(Strict):
     """Share of the usable memory that has to stay free."""
 
 
-SEARCHED: Mapping[str, tuple[type, tuple[str, ...]]] = {
-    "layout": (Layout, field_names(Layout)),
-    "recipe": (Recipe, ("micro_batch", "recompute")),
-}
-"""Parts of a question with the fields that the search chooses."""
-
 DEFAULT_LAYOUT = Layout()
-
-VALUE_IS_A_LIST = ("stage_layers",)
-"""Fields whose value is itself a list."""
 
 OpenRecipe = Annotated[
     Any,
@@ -166,37 +159,6 @@ def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanSearch:
     )
 
 
-def constraints_of(parts: Mapping[str, Any]) -> tuple[dict[str, tuple[Any, ...]], dict[str, Any]]:
-    """Split a question into the allowed values of searched fields and the rest."""
-    allowed: dict[str, tuple[Any, ...]] = {}
-    rest = dict(parts)
-    problems: list[Problem] = []
-    for part, (spec, names) in SEARCHED.items():
-        given = parts.get(part)
-        if not isinstance(given, Mapping):
-            continue
-        rest[part] = {name: value for name, value in given.items() if name not in names}
-        for name in names:
-            if given.get(name) is None:
-                continue
-            try:
-                allowed[name] = _values(part, spec, name, given[name])
-            except Refused as refused:
-                problems += refused.problems
-    refuse(problems[:MOST_PROBLEMS])
-    return allowed, rest
-
-
-def _values(part: str, spec: type, name: str, given: Any) -> tuple[Any, ...]:
-    values = given if isinstance(given, list) and name not in VALUE_IS_A_LIST else [given]
-    if not 1 <= len(values) <= MOST_VALUES:
-        field, fix = f"{part}.{name}", f"list 1 to {MOST_VALUES}, or leave it out"
-        message = f"{field} lists {len(values)} values to choose from"
-        raise Refused(Problem(field=field, code="wrong_length", message=message, fix=fix))
-    needed = {"sequence_length": 1} if spec is Recipe else {}
-    return tuple(getattr(read_spec(spec, {**needed, name: value}, part), name) for value in values)
-
-
 def _clusters(request: PlanRequest) -> list[Any]:
     given: Any = request.clusters
     if given is None:
@@ -240,9 +202,7 @@ def ranking_problems(recipe: Recipe, limits: PlanLimits, *, is_priced: bool) -> 
         fix = "give recipe.global_batch or recipe.global_batch_tokens"
         problems.append(Problem(field="recipe.global_batch", code="plan_needs_batch", message=message, fix=fix))
     if recipe.stages:
-        message = "layouts are ranked at one batch and length, and stages change both"
-        fix = "leave stages out, and ask for an estimate of the chosen plan with them"
-        problems.append(Problem(field="recipe.stages", code="plan_has_one_batch", message=message, fix=fix))
+        problems.append(ONE_BATCH)
     if recipe.training_tokens is None and limits.days is not None:
         message = "a deadline needs the length of the run"
         problems.append(_needs_tokens("limits.days", message))

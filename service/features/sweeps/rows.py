@@ -20,11 +20,12 @@ from service.estimator.run import totals
 from service.estimator.run.totals import compute_run
 from service.features.compare.compare import ANSWERED, REFUSED
 from service.features.estimates.metrics import COLUMNS, FITS, Metric, fits, number_named
-from service.features.plans.schemas import PlanLimits, constraints_of, on_each_size, ranking_problems
+from service.features.plans.schemas import PlanLimits, on_each_size, ranking_problems
 from service.features.plans.search_plans import bounds_of, unmet
 from service.planner.plans import plans_of
 from service.planner.space import Constraints
 from service.validation.json_text import single_line
+from service.validation.open_fields import constraints_of
 from service.validation.reading import NotFinite, adapter_of, to_bytes
 
 SweepKind = Literal["estimate", "plan"]

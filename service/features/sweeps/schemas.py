@@ -15,7 +15,7 @@ from service.estimator.question import STRICT, Layout, Name, Recipe
 from service.features.compare.schemas import ANY, SPREAD
 from service.features.estimates.answers import versions_of
 from service.features.estimates.metrics import named_metrics
-from service.features.plans.schemas import OpenLayout, OpenRecipe, constraints_of, ranking_problems, refuse_empty_range
+from service.features.plans.schemas import OpenLayout, OpenRecipe, ranking_problems, refuse_empty_range
 from service.features.sweeps.rows import (
     DEFAULT_COLUMNS,
     LISTS,
@@ -38,6 +38,7 @@ from service.features.sweeps.rows import (
 from service.validation import question_parts
 from service.validation.forms import DescribedAs
 from service.validation.json_text import checked_texts
+from service.validation.open_fields import NOT_PLANNED, constraints_of
 from service.validation.problems import not_an_object, refused_at, unknown_field
 from service.validation.questions import EXAMPLES
 from service.validation.reading import field_names, read_spec
@@ -78,6 +79,8 @@ class ItemReader:
 
     def layout(self, item: Any) -> SweptLayout:
         """An item of the list of layouts."""
+        if isinstance(item, Mapping) and item.get("auto") is not None:
+            raise Refused(NOT_PLANNED)
         layout, opened = self._pinned("layout", Layout, item)
         return SweptLayout(layout=layout, open=opened)
 
