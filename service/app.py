@@ -40,6 +40,7 @@ from service.features.cells.routes import on_not_allowed
 from service.features.checks import routes as checks
 from service.features.compare import routes as compare
 from service.features.diagnose import routes as diagnose
+from service.features.differences import routes as differences
 from service.features.estimates import routes as estimates
 from service.features.exports import routes as exports
 from service.features.launch_checks import routes as launch_checks
@@ -63,8 +64,9 @@ from service.store.keys import KeyRing
 
 ROUTERS = (
     *(feature.router for feature in (
-        estimates, checks, batch, accuracy, accounts, calibrations, catalogue, cells, compare, diagnose, exports,
-        launch_checks, measurements, plans, profiles, reconcile, scenarios, sensitivity, solve, sweeps, workers,
+        estimates, checks, batch, accuracy, accounts, calibrations, catalogue, cells, compare, diagnose, differences,
+        exports, launch_checks, measurements, plans, profiles, reconcile, scenarios, sensitivity, solve, sweeps,
+        workers,
     )),
     checks.adapter_router, estimates.choices_router, pages.health_router, pages.router,
 )  # fmt: skip
@@ -75,6 +77,7 @@ PRELOADED = (
     "service.features.solve.solve",
     "service.features.compare.compare",
     "service.features.sensitivity.vary",
+    "service.features.differences.differences",
     "service.features.batch.batch",
     "service.features.checks.check",
     "service.features.calibrations.fitting",

@@ -149,6 +149,12 @@ def test_fewest_gpus_for_a_deadline(address: str) -> None:
     assert answer["next"]["value"] < answer["value"]
 
 
+def test_changes_between_two_questions(address: str) -> None:
+    (curl,) = [curl for curl in COMMANDS if "/v1/differences.md" in curl]
+    rows = [line.split(" | ")[0].strip("| ") for line in asked(curl, address).text.splitlines()[2:]]
+    assert rows == ["before", "recipe.global_batch", "cluster.gpus", "price.usd_per_gpu_hour", "after"]
+
+
 def test_table_of_varied_fields(address: str) -> None:
     first, *rows = _answer("/v1/sensitivity", address)["rows"]
     assert [row["status"] for row in (first, *rows)] == [200] * 6

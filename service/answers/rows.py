@@ -132,6 +132,68 @@ class SensitivityAnswer:
     """What the answers rest on."""
 
 
+ANY_VALUE = Described(
+    {"anyOf": [{"type": kind} for kind in ("string", "number", "boolean", "array", "object", "null")]}
+)
+"""Marks a value of any field of a question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedField(Documented):
+    """A field that differs between two questions."""
+
+    field: str
+    """Its dotted name; the name of the part where the part changes as a whole."""
+    before: Annotated[Any, ANY_VALUE]
+    """Its value in the first question, filled where it was not given."""
+    after: Annotated[Any, ANY_VALUE]
+    """Its value in the second question, likewise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferenceEnd(Documented):
+    """One of the two questions that are compared."""
+
+    id: str
+    """Of the estimate."""
+    verdict: Verdict
+    """Whether the job fits."""
+    numbers: Annotated[Mapping[str, Any], NUMBERS] = field(default_factory=dict, metadata=INLINE)
+    """The requested numbers; the answer has them in the object itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionChange(Documented):
+    """What one change costs, made after those before it."""
+
+    fields: tuple[ChangedField, ...]
+    """What changes; several fields where the question has no answer between them."""
+    deltas: Mapping[str, float | None]
+    """Each number after this change less the number before it; null where either is not known."""
+    verdict: Verdict
+    """Whether the job fits after this change."""
+    numbers: Annotated[Mapping[str, Any], NUMBERS] = field(default_factory=dict, metadata=INLINE)
+    """The requested numbers after this change; the answer has them in the object itself."""
+    id: str
+    """Of the estimate after this change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferenceAnswer:
+    """What changed between two questions, and what each change costs."""
+
+    before: DifferenceEnd
+    """The first question."""
+    after: DifferenceEnd
+    """The second question."""
+    deltas: Mapping[str, float | None]
+    """Each number of the second question less that of the first: the sum of those of the changes."""
+    changes: tuple[QuestionChange, ...]
+    """Changes in the order in which they are made: model, recipe, cluster, layout, price."""
+    versions: Versions
+    """What the answers rest on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One number as a cell shows it."""

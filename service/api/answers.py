@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.api.compute import compute, on_compute_threads
 from service.api.compute_process import Large
-from service.api.openapi import CSV_BODY, PARQUET, TABLES, XLSX, table_response
+from service.api.openapi import CSV_BODY, MARKDOWN, PARQUET, TABLES, XLSX, table_response
 from service.api.requests import Parameters, answer, whole_query
 from service.tabular import lists
 from service.validation.reading import to_bytes
@@ -20,7 +20,7 @@ JSON = "application/json"
 MOST_ROWS_ON_A_THREAD = 100
 """Longest file that a thread writes, in some milliseconds."""
 
-FORM_OF: Mapping[str, lists.TableForm] = {JSON: "json", CSV_BODY: "csv", XLSX: "xlsx"}
+FORM_OF: Mapping[str, lists.TableForm] = {JSON: "json", CSV_BODY: "csv", XLSX: "xlsx", MARKDOWN: "md"}
 
 
 def json_answer(value: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -130,20 +130,32 @@ def add_list(
         )
 
 
-COMPUTED_FORMS = {"": ("", ""), ".csv": (CSV_BODY, ", as CSV"), ".xlsx": (XLSX, ", as a workbook")}
+COMPUTED_FORMS = {
+    "": ("", ""),
+    ".csv": (CSV_BODY, ", as CSV"),
+    ".xlsx": (XLSX, ", as a workbook"),
+    ".md": (MARKDOWN, ", as Markdown"),
+}
 """Computed tables by the ending of their path: media type (empty: the one that the caller accepts), summary."""
 
 Endpoint = Callable[..., Awaitable[Response]]
 
 
 def computed_table(
-    router: APIRouter, path: str, kind: type, rows: str, **operation: Any
+    router: APIRouter,
+    path: str,
+    kind: type,
+    rows: str,
+    *,
+    endings: Sequence[str] = ("", ".csv", ".xlsx"),
+    **operation: Any,
 ) -> Callable[[Endpoint], Endpoint]:
-    """Add the routes of a table that is computed: what the caller accepts, CSV, and a workbook."""
+    """Add the routes of a table that is computed: what the caller accepts, CSV, a workbook, and Markdown if asked."""
     both = {media: {"schema": TABLES[media]} for media in (CSV_BODY, XLSX)}
 
     def add(endpoint: Endpoint) -> Endpoint:
-        for ending, (media_type, words) in COMPUTED_FORMS.items():
+        for ending in endings:
+            media_type, words = COMPUTED_FORMS[ending]
             answers: dict[str, Any] = (
                 {"response_class": Response, "responses": table_response(media_type, rows)}
                 if media_type

@@ -90,10 +90,13 @@ XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
 PARQUET = "application/vnd.apache.parquet"
 
+MARKDOWN = "text/markdown"
+
 TABLES: dict[str, Schema] = {
     CSV_BODY: {"type": "string", "description": "RFC 4180, with a header."},
     XLSX: {"type": "string", "format": "binary", "description": "One sheet; texts never run as formulas."},
     PARQUET: {"type": "string", "format": "binary", "description": "Typed columns, each with what it means."},
+    MARKDOWN: {"type": "string", "description": "A table with numbers in the units of people."},
 }
 
 

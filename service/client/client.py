@@ -19,7 +19,7 @@ from service.answers.exports import Export, ExportTarget, Imported, ImportFormat
 from service.answers.launch_checks import LaunchCheck
 from service.answers.plans import PlanAnswer, PlanCounts, Solution
 from service.answers.profiles import ProfileAnswer
-from service.answers.rows import Cell, ComparisonAnswer, SensitivityAnswer
+from service.answers.rows import Cell, ComparisonAnswer, DifferenceAnswer, SensitivityAnswer
 from service.answers.shares import ListedShare, Share
 from service.answers.workers import SeenWorker
 from service.client.lists import Collection, LaunchChecks, Listing, Sweeps, Value
@@ -194,6 +194,10 @@ class Client:
     def compare(self, body: Body, *, rev: str | None = None) -> ComparisonAnswer:
         """The same job on many clusters at many prices; a body as `POST /v1/compare` takes it."""
         return self._post(ComparisonAnswer, "/v1/compare", body, rev=rev)
+
+    def differences(self, body: Body, *, rev: str | None = None) -> DifferenceAnswer:
+        """What changed between two questions; a body as `POST /v1/differences` takes it."""
+        return self._post(DifferenceAnswer, "/v1/differences", body, rev=rev)
 
     def sensitivity(self, body: Body, *, rev: str | None = None) -> SensitivityAnswer:
         """A table of named fields varied; a body as `POST /v1/sensitivity` takes it."""

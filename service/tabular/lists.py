@@ -462,7 +462,7 @@ def csv_text(names: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     return text.getvalue()
 
 
-TableForm = Literal["json", "csv", "xlsx"]
+TableForm = Literal["json", "csv", "xlsx", "md"]
 """Format of a computed table."""
 
 

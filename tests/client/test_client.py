@@ -70,6 +70,8 @@ def test_open_fields_are_answered(client: Client) -> None:
     assert compared.rows[0].numbers["days"]["value"] > 0
     varied = client.sensitivity({"question": NOUNS, "vary": {"recipe.recompute": ["full"]}})
     assert [row.values["recipe.recompute"] for row in varied.rows] == ["none", "full"]
+    changed = client.differences({"before": NOUNS, "after": {**NOUNS, "price": None}})
+    assert [one.field for change in changed.changes for one in change.fields] == ["price"]
 
 
 def test_a_search_tells_how_far_it_is(client: Client) -> None:

@@ -23,6 +23,7 @@ CALLS: tuple[Callable[[Client], Any], ...] = (
     lambda client: client.solve({}),
     lambda client: client.compare({}),
     lambda client: client.sensitivity({}),
+    lambda client: client.differences({}),
     lambda client: client.check({}),
     lambda client: list(client.batch([("memory", {})])),
     lambda client: client.stored_estimate("est_a"),
@@ -68,7 +69,7 @@ CALLS: tuple[Callable[[Client], Any], ...] = (
 
 LEFT_OUT = {
     r"get /v1/(estimates|memory|flops|gpu-hours|compare)": "what POST answers, flat; a program has objects",
-    r"\w+ /v1/.*\.(csv|xlsx|ods|xml)": "tables and files for spreadsheets; a program has the rows",
+    r"\w+ /v1/.*\.(csv|xlsx|ods|xml|md)": "tables and files for spreadsheets; a program has the rows",
     r"get /v1/cell/why": "says in a cell what a problem says",
     r"post /v1/models/import": "models.create takes the same config under hf_config",
     r"post /v1/prices/import": "the table of a spreadsheet; prices.create takes each of its rows",

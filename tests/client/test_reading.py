@@ -17,6 +17,7 @@ from service.estimator import complete
 from service.features.checks.check import check
 from service.features.checks.schemas import read_launch
 from service.features.compare.compare import compare
+from service.features.differences.differences import difference
 from service.features.estimates.answers import answer, answer_by, answer_of, timeline_answer
 from service.features.exports.exports import export, listed_targets
 from service.features.plans.search_plans import search
@@ -58,6 +59,7 @@ def answered(catalogue: Catalogue) -> Iterator[Any]:
     yield from (solve(body, catalogue) for body in examples_of("createSolution"))
     yield from (compare(body, catalogue).answer for body in examples_of("createComparison"))
     yield vary(next(examples_of("createSensitivity")), catalogue).answer
+    yield difference(next(examples_of("createDifference")), catalogue).answer
     yield export(QUESTION, catalogue, TARGETS["torchtitan"], next(iter(TARGETS["torchtitan"].versions)))
     yield from listed_targets().items
     yield read_launch(LAUNCH["launch"])

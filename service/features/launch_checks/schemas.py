@@ -1,6 +1,5 @@
 """Requests for a launch check: a question, or the id of a stored estimate, and how to measure it."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args
@@ -14,6 +13,7 @@ from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused
 from service.estimator.question import Name, Strict
 from service.features.estimates.answers import answer
+from service.features.estimates.store import question_of
 from service.validation.forms import DescribedAs
 from service.validation.problems import Collector, not_an_object, refused_at
 from service.validation.question_parts import PARTS, QuestionRequest
@@ -82,10 +82,9 @@ def _question(question: object, estimate_id: object, stored: Callable[[str], byt
             raise Refused(not_an_object("question", PARTS))
         return question
     try:
-        resolved = json.loads(stored(str(estimate_id)))["resolved"]
+        return question_of(stored(str(estimate_id)))
     except NotFound as missing:
         raise Refused(Problem("estimate_id", "not_found", str(missing), "send the question itself")) from None
-    return {name: value for name, value in resolved.items() if name in PARTS and value is not None}
 
 
 def _answered(question: Mapping[str, Any], catalogue: Catalogue) -> tuple[ParsedQuestion, Answer]:

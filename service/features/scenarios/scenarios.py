@@ -1,6 +1,5 @@
 """Scenarios: named questions, each stored with its answer, and the links that show one without a key."""
 
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -17,6 +16,7 @@ from service.api.access.credentials import PARAMETER, link_token
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, Stale, refuse
 from service.features.estimates.answers import answer
+from service.features.estimates.store import SCENARIO_ID
 from service.features.scenarios import schemas
 from service.store import Engine
 from service.store import scenarios as store
@@ -77,9 +77,6 @@ Done = TypeVar("Done")
 PATH = "/v1/scenarios"
 RANDOM_BYTES = 16
 """Random bytes of an id: 128 bits cannot be guessed."""
-
-SCENARIO_ID = re.compile(r"scn_[A-Za-z0-9_-]{22}")
-"""Pattern of ids; any other id is not found without a query."""
 
 COLUMNS: tuple[Column, ...] = tuple(sorted(columns_of(Scenario), key=lambda column: column.name != "id"))
 
