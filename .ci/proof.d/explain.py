@@ -1,4 +1,4 @@
-"""Explanations of 300 legal and 300 random answers: how many give their number to 1e-9, kind by kind."""
+"""Explanations of 300 legal and 300 random answers: how many give what they show, and their sources."""
 
 import argparse
 import sys
@@ -38,10 +38,14 @@ def main() -> None:
     total, wrong = Counter(one.kind for one in every), Counter(one.kind for one in every if one.wrong)
     for kind in sorted(total):
         print(f"{kind:60} {total[kind] - wrong[kind]:6} of {total[kind]:6}")
+    sources = Counter(each.kind for one in every for each in one.one.references)
+    print("sources: " + ", ".join(f"{number} {kind}" for kind, number in sources.most_common()))
+    inputs = [each for one in every for each in one.one.shown_inputs]
+    print(f"{sum(each.ref is not None for each in inputs)} of {len(inputs)} inputs have an explanation of their own")
+    texts = {each for one in every for each in one.one.references}
+    print(f"{len(texts)} different sources, {sum(each.url is not None for each in texts)} with a link")
     whole = sum(not any(one.wrong for one in answer) for answer in answers)
-    print(
-        f"{len(every) - wrong.total()} of {len(every)} explanations evaluate; all of them in {whole} of {len(answers)}"
-    )
+    print(f"{len(every) - wrong.total()} of {len(every)} explanations hold; all of them in {whole} of {len(answers)}")
     for one in [one for one in every if one.wrong][:SHOWN]:
         print(f"  {one.path}: {one.wrong}")
     if wrong:

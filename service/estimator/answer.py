@@ -445,26 +445,72 @@ Inputs = dict[str, float | int | bool | str | tuple[float, ...] | None]
 """Inputs of a formula, by name."""
 
 
+ReferenceKind = Literal[
+    "definition", "derivation", "paper", "software", "document", "measured", "catalogue", "question", "assumption"
+]
+"""What a number rests on: a definition, what follows from stated facts, a paper, the code of a framework, a
+specification or data sheet, measurements, a row of the catalogue, the question, or an assumption of ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """One source of a number."""
+
+    kind: ReferenceKind
+    """What it is: a definition, a derivation from stated facts, a paper, a framework's code, another document,
+    measurements, a row of the catalogue, the question itself, or an assumption."""
+    text: str
+    """The source; a row of the catalogue with its date."""
+    url: str | None
+    """Where it is read; null where there is no page of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownInput:
+    """One input of an explanation, as people read it."""
+
+    name: str
+    """Its name in `inputs`."""
+    label: str
+    """What it is called."""
+    shown: str
+    """Its value to five digits, with the unit that people use."""
+    ref: str | None
+    """Name of its own explanation; null for an amount of one layer or operation, which stands nowhere else."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """One number of the answer, explained."""
+    """One number of the answer, or one input of its numbers, explained."""
 
     path: str
-    """Path in the answer, e.g. `flop.per_step_flop`."""
+    """Its cell name, e.g. `flop.per_step_flop`; that of an input begins with `resolved`, `constants`
+    or `inputs`."""
+    label: str
+    """What it is called."""
     value: float
     """The number, computed again from the inputs."""
+    shown: str
+    """The value to five digits, with the unit that people use; a whole number below ten million has all its digits."""
     exact: str
     """The value as an exact decimal string."""
     unit: str | None
-    """Its unit; null for a count or a share."""
+    """Unit of `value`; null for a count or a share."""
     summary: str
     """What the number means, and what it covers."""
     equation: str
-    """Equation that computes it, in the letters of papers."""
+    """Equation that computes it, in the letters of papers; empty for what is read: a field or a constant."""
+    in_numbers: str | None
+    """The equation with the numbers put in, `5,835.8 GPU-h × $2.50/GPU-h = $14,590`: what adds nothing is left out, a
+    long sum has its largest parts. The numbers shown give the value to the digits shown. Null for an input."""
     expression: str
     """The same as arithmetic over `inputs` by name: + - * / // % **, comparisons, `and`, `or`, `not`, `a if c else b`,
     and min, max, sum, ceil, floor, round, sqrt, log, log2, exp, erf. It gives the value to 1e-9."""
     inputs: Inputs
     """Inputs of the expression, by name; a list holds one number for each batch of a stage of the run."""
+    shown_inputs: tuple[ShownInput, ...]
+    """The inputs that are numbers, as people read them, each with its own explanation."""
     source: str
-    """Source of the equation."""
+    """Sources of the equation, or of the input, in one text."""
+    references: tuple[Reference, ...]
+    """The same one by one, with kinds and links."""

@@ -3,16 +3,18 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import isclose
+from functools import cache
+from math import floor, isclose, log10
 from typing import Any
 
 from hypothesis import strategies as st
 
 from service.client import UnreadableExpression, evaluate
-from service.estimator import Estimate, Question, estimate
+from service.estimator import Question, estimate
 from service.estimator.answer import Explanation
 from service.estimator.explain.explanations import explanations
 from service.estimator.question import Checkpointing, Egress, MeasuredStep, OwnedPrice, Price, Storage
+from service.units import COUNT, DIMENSIONS
 from tests.estimator.legal_questions import questions
 
 PRICES = (
@@ -58,25 +60,32 @@ def priced_questions(draw: st.DrawFn) -> Question:
     )
 
 
+READ = ("resolved.", "constants.", "inputs.")
+"""Beginnings of the names of inputs that are no numbers of an answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Checked:
     """One explanation and what its expression gives."""
 
     kind: str
-    """Path without positions, lines and parts by their kind."""
+    """Path without positions."""
     path: str
     wrong: str
-    """Why it does not give the value; empty where it does."""
+    """Why a person who checks it would not find the value; empty where they do."""
+    one: Explanation
 
 
 def checked(asked: Question) -> Iterator[Checked]:
     """Every explanation of the answer to a question, evaluated."""
-    answer = estimate(asked)
-    for one in explanations(asked, answer):
-        yield Checked(kind_of(one.path, answer), one.path, _wrong(one))
+    found = explanations(asked, estimate(asked))
+    known = {one.path: one for one in found}
+    for one in found:
+        wrong = _expression_fault(one) or _numbers_fault(one) or _source_fault(one) or _inputs_fault(one, known)
+        yield Checked(kind_of(one.path), one.path, wrong, one)
 
 
-def _wrong(one: Explanation) -> str:
+def _expression_fault(one: Explanation) -> str:
     try:
         found = evaluate(one.expression, one.inputs)
     except UnreadableExpression as error:
@@ -85,12 +94,106 @@ def _wrong(one: Explanation) -> str:
     return "" if is_right else f"{one.expression[:200]} is {found!r}, not {one.value!r}"
 
 
-def kind_of(path: str, answer: Estimate) -> str:
-    """What a number is, wherever it is: its path without positions, lines and parts of a step by their kind."""
-    part = re.fullmatch(r"step\.parts\[(\d+)\]\.seconds", path)
-    if part:
-        return f"step.parts.{answer.step.parts[int(part[1])].kind}"
-    line = re.fullmatch(r"memory\.stages\[(\d+)\]\.lines\[(\d+)\]\.bytes", path)
-    if line:
-        return f"memory.lines.{answer.memory.stages[int(line[1])].lines[int(line[2])].kind}"
-    return re.sub(r"\[\d+\]", "", path)
+HALF = 0.5 * (1 + 1e-9)
+
+
+def half_a_digit(shown: str) -> float:
+    """Half a unit of the fifth digit of a quantity, in base units."""
+    found = _quantity().search(shown)
+    number = float(found[1].replace(",", "")) if found else 0.0
+    return HALF * 10.0 ** (floor(log10(number)) - 4) * _scales()[found[2] or ""] if found and number else 1e-12
+
+
+def _numbers_fault(one: Explanation) -> str:
+    """A value is shown to five digits; the numbers of its equation give what is shown, to half a unit of the fifth."""
+    shown = quantity_of(one.shown)
+    if abs(shown - one.value) > half_a_digit(one.shown):
+        return f"{one.value!r} is shown as {one.shown}"
+    digits = "".join(number for number, _ in _quantity().findall(one.shown)).partition("e")[0]
+    if len(re.sub(r"\D", "", digits).strip("0")) > (7 if float(one.value).is_integer() else 5):
+        return f"{one.shown} has more than five digits"
+    if one.in_numbers is None:
+        return "" if one.path.startswith(READ) else "no numbers are put in"
+    left, _, right = one.in_numbers.rpartition(" = ")
+    if right != one.shown:
+        return f"{one.in_numbers} does not end in {one.shown}"
+    try:
+        found = quantity_of(left)
+    except UnreadableExpression as error:
+        return f"{one.in_numbers}: {error}"
+    return "" if abs(found - shown) <= half_a_digit(one.shown) else f"{one.in_numbers}: the left side is {found!r}"
+
+
+_SYMBOLS = {"×": "*", "÷": "/", "−": "-", "⌈": "ceil(", "⌉": ")", "⌊": "floor(", "⌋": ")", "√": "sqrt", "ln(": "log("}
+_SYMBOLS |= {"^": "**"}
+
+
+@cache
+def _scales() -> dict[str, float]:
+    """What the text behind a number multiplies it by."""
+    scales = {"s/h": 1.0, "h/day": 1.0, "h/month": 1.0, "h/year": 1.0, "B/GB": 1.0}
+    for dimension in (*DIMENSIONS.values(), COUNT):
+        for unit in dimension.ladder or (dimension.base,):
+            behind = dimension.forms.get(unit, f"{{}} {unit}").partition("{}")[2].strip()
+            assert scales.setdefault(behind, dimension.scales[unit]) == dimension.scales[unit], behind
+    return scales
+
+
+@cache
+def _quantity() -> re.Pattern[str]:
+    units = "|".join(map(re.escape, sorted(filter(None, _scales()), key=len, reverse=True)))
+    return re.compile(
+        rf"(?<![\w.])\$?((?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?)(?: ?({units})(?![\w/]))?"
+    )
+
+
+def quantity_of(text: str) -> float:
+    """The value, in base units, of a text of quantities with their units and of the signs between them."""
+    bare = re.sub(r"\d+ more \(", "(", text)
+    bare = _quantity().sub(
+        lambda found: (
+            f"({found[1].replace(',', '')} * {_scales()[found[2]]!r})" if found[2] else found[1].replace(",", "")
+        ),
+        bare,
+    )
+    for symbol, word in _SYMBOLS.items():
+        bare = bare.replace(symbol, word)
+    return evaluate(bare, {})
+
+
+def _source_fault(one: Explanation) -> str:
+    """Each has a source; one that is only a definition rests on nothing that was measured or fitted."""
+    if not one.references or not one.source or "definition" in (one.source, *(each.text for each in one.references)):
+        return "it has no source"
+    links = [each.text for each in one.references if each.kind == "paper" and not each.url]
+    if links:
+        return f"{links} have no link"
+    is_definition = {each.kind for each in one.references} == {"definition"}
+    fitted = [each.ref for each in one.shown_inputs if each.ref and each.ref.startswith("constants.StepConstants")]
+    return f"it is called a definition, and rests on {fitted}" if is_definition and fitted else ""
+
+
+def _inputs_fault(one: Explanation, known: dict[str, Explanation]) -> str:
+    """Every input that is explained has its own value there, and what is explained does not rest on itself."""
+    for each in one.shown_inputs:
+        if each.ref is not None and (each.ref not in known or known[each.ref].value != one.inputs[each.name]):
+            return f"{each.ref} is not {each.name}"
+        if not each.label or each.label[0].islower():
+            return f"{each.label!r} is no label"
+    return "it rests on itself" if one.path in _rests_on(one, known) else ""
+
+
+def _rests_on(one: Explanation, known: dict[str, Explanation]) -> set[str]:
+    found: set[str] = set()
+    waiting = [each.ref for each in one.shown_inputs if each.ref]
+    while waiting:
+        ref = waiting.pop()
+        if ref not in found:
+            found.add(ref)
+            waiting += [each.ref for each in known[ref].shown_inputs if each.ref]
+    return found
+
+
+def kind_of(cell: str) -> str:
+    """What a number is, wherever it is: its cell name without positions."""
+    return re.sub(r"\.\d+(?=\.)", "", cell)

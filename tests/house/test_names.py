@@ -74,6 +74,8 @@ UNIT_STANDS_BESIDE = {
     "Evaluation": "its quantity says it: bytes of memory, or seconds of a step",
     "MeasuredRow": "its column carries the unit",
     "Metric": "its path carries the unit",
+    "Shown": "its text says it",
+    "Working": "`unit` says it",
 }
 """Classes of any number, whose unit is said by something else."""
 

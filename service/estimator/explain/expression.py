@@ -3,11 +3,10 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from keyword import iskeyword
 from typing import Any
 
-from service.estimator.answer import Estimate, Explanation, Inputs
+from service.estimator.answer import Estimate, Inputs, Reference
 from service.estimator.explain.docstrings import read_docstring
 
 Formula = Callable[..., Any]
@@ -32,13 +31,14 @@ _NAME = re.compile(r"[A-Za-z_][\w.]*")
 Explained = tuple[Formula, Expression]
 """The formula that words an explanation, and what computes its value."""
 
-At = Callable[[str, Formula, str, Inputs], Explanation]
-"""Function that explains the number at a path of the answer by a formula, an expression and its inputs."""
+At = Callable[[str, Formula, str, Inputs], "Working"]
+"""Function that works the number at a path of the answer out by a formula, an expression and its inputs."""
 
 
-def summed_inputs(inputs: Inputs) -> Expression:
-    """The sum of some inputs."""
-    return Expression(" + ".join(inputs) or "0", inputs)
+def summed_inputs(inputs: Inputs, unit: str = "") -> Expression:
+    """The sum of some inputs, each named with its unit where its own name has none."""
+    named = {f"{name}_{unit}" if unit and not name.endswith(unit) else name: value for name, value in inputs.items()}
+    return Expression(" + ".join(named) or "0", named)
 
 
 def joined(operation: str, parts: Iterable[Expression]) -> Expression:
@@ -83,28 +83,35 @@ def weighted_sum(groups: Mapping[str, tuple[float, Mapping[str, float]]], unit: 
     return Expression(" + ".join(terms) or "0", inputs)
 
 
-def _value_at(estimate: Estimate, path: str) -> float:
-    value: Any = estimate
+@dataclass(frozen=True, slots=True)
+class Working:
+    """A number of the answer, its formula, and how it is computed again."""
+
+    path: str
+    """Its cell name."""
+    value: float
+    formula: Formula
+    expression: Expression
+    unit: str | None
+    notes: tuple[Reference, ...] = ()
+    """Sources beside those of the formula."""
+
+
+def cell_of(answer: Any, path: str) -> tuple[str, float]:
+    """Cell name of the number at a path of an answer, items of lists by their kind, and the number."""
+    steps: list[str] = []
+    value = answer
     for name in re.findall(r"\w+", path):
         value = value[int(name)] if name.isdigit() else getattr(value, name)
-    result: float = value
-    return result
+        steps.append(getattr(value, "kind", name) if name.isdigit() else name)
+    number: float = value
+    return ".".join(steps), number
 
 
-def explained(estimate: Estimate, path: str, formula: Formula, expression: str, inputs: Inputs) -> Explanation:
-    """The explanation of the number at a path of the answer, worded by the docstring of the formula that gave it."""
-    docstring, value = read_docstring(formula), _value_at(estimate, path)
-    return Explanation(
-        path=path,
-        value=value,
-        exact=str(Decimal(value)),
-        unit=None if docstring.unit == "1" else docstring.unit,
-        summary=docstring.summary,
-        equation=docstring.sections.get("Formula", ""),
-        expression=expression,
-        inputs=inputs,
-        source=docstring.sections.get("Source", ""),
-    )
+def worked(estimate: Estimate, path: str, formula: Formula, expression: str, inputs: Inputs) -> Working:
+    """The number at a path of the answer, by the formula that gave it."""
+    (cell, value), unit = cell_of(estimate, path), read_docstring(formula).unit
+    return Working(cell, value, formula, Expression(expression, inputs), None if unit == "1" else unit)
 
 
 def fields_of(source: object, *names: str) -> Inputs:

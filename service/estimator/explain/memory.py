@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from service.estimator.answer import Estimate, Explanation, Inputs, StageMemory
+from service.estimator.answer import Estimate, Inputs, StageMemory
 from service.estimator.degrees import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, divisors
 from service.estimator.explain.expression import (
     At,
     Explained,
     Expression,
+    Working,
     fields_of,
     input_name,
     joined,
@@ -51,7 +52,7 @@ from service.estimator.run.run import LoadedStage, PeakStage, rank_bytes_of
 from service.estimator.software.precision import moment_bytes, state_numbers
 
 
-def memory_explanations(peak: PeakStage, estimate: Estimate, at: At) -> Iterator[Explanation]:
+def memory_explanations(peak: PeakStage, estimate: Estimate, at: At) -> Iterator[Working]:
     """Explanations of every line of every stage, and of the peaks."""
     ranks = []
     for position, one in enumerate(peak.stages):
@@ -79,7 +80,7 @@ def _ends(peak: PeakStage, position: int) -> list[Stage]:
     return [own, stages[-1 - position].stage] if is_mirrored else [own]
 
 
-def _stage(rank: Rank, given: StageMemory, at: At) -> Iterator[Explanation]:
+def _stage(rank: Rank, given: StageMemory, at: At) -> Iterator[Working]:
     path, resolved = f"memory.stages[{given.stage}]", rank.resolved
     for index, line in enumerate(given.lines):
         kinds = [
@@ -93,7 +94,7 @@ def _stage(rank: Rank, given: StageMemory, at: At) -> Iterator[Explanation]:
         yield at(f"{path}.lines[{index}].bytes", found[-1][1], whole.text, whole.inputs)
     flights = _flights(rank)
     yield at(f"{path}.micro_batches_in_flight", in_flight, flights.text, flights.inputs)
-    lines = summed_inputs({line.kind: line.bytes for line in given.lines})
+    lines = summed_inputs({line.kind: line.bytes for line in given.lines}, "bytes")
     yield at(f"{path}.allocated_peak_bytes", device.allocated_interval, lines.text, lines.inputs)
     cached: Inputs = {"held_bytes": float(rank.held.cached)}
     yield at(f"{path}.cached_bytes", device.cached_bytes, "held_bytes", cached)
@@ -104,12 +105,12 @@ def _stage(rank: Rank, given: StageMemory, at: At) -> Iterator[Explanation]:
     later = f"max(allocated_bytes * share, {_RESERVED} if {fits} else 0)"
     yield at(f"{path}.settled_reserved_bytes", device.settled_reserved_bytes, later, settled.inputs)
     several = float(resolved.degrees.accumulation) > 1
-    first = summed_inputs({**first_step_lines(rank.held, several=several)})
+    first = summed_inputs({**first_step_lines(rank.held, several=several)}, "bytes")
     yield at(f"{path}.first_step_peak_bytes", first_step_peak_bytes, first.text, first.inputs)
     held = float(rank.held.cached_beside(given.first_step_peak_bytes))
     early = _reserved(resolved, given.first_step_peak_bytes, held)
     yield at(f"{path}.first_step_reserved_bytes", device.reserved_bytes, early.text, early.inputs)
-    idle = summed_inputs({**live_bytes(rank.held, BETWEEN_STEPS, ())})
+    idle = summed_inputs({**live_bytes(rank.held, BETWEEN_STEPS, ())}, "bytes")
     yield at(f"{path}.idle_bytes", stage_bytes, idle.text, idle.inputs)
 
 
@@ -587,7 +588,8 @@ def _workspace(rank: Rank, _: str) -> Explained:
     """Workspaces of libraries and buffers that stay."""
     workload, degrees = rank.resolved.workload, rank.resolved.degrees
     parts = workspace_parts(workload, degrees, has_head=rank.one.load.logits_bytes > 0)
-    return persistent_buffer_bytes, summed_inputs({name: float(held) for name, held in parts.items() if float(held)})
+    held = {name: float(amount) for name, amount in parts.items() if float(amount)}
+    return persistent_buffer_bytes, summed_inputs({**held}, "bytes")
 
 
 _LINES: dict[str, Callable[[Rank, str], Explained]] = {
@@ -626,28 +628,29 @@ _LINES: dict[str, Callable[[Rank, str], Explained]] = {
 """The formula and the expression of each kind of `StageBytes`."""
 
 
-def _peaks(ranks: list[Rank], estimate: Estimate, at: At) -> Iterator[Explanation]:
+def _peaks(ranks: list[Rank], estimate: Estimate, at: At) -> Iterator[Working]:
     workload, memory, peak = ranks[0].resolved.workload, estimate.memory, estimate.memory.device_peak_bytes
     at_peak = ranks[memory.peak_stage]
     reserved = _reserved(at_peak.resolved, memory.allocated_peak_bytes.value, float(at_peak.held.cached))
     beside: Inputs = {
-        "reserved_bytes": memory.reserved_peak_bytes.value,
+        "reserved_peak_bytes": memory.reserved_peak_bytes.value,
         "context_and_communicator_bytes": device.beside_allocator(workload)[1],
         "gpus": workload.cluster.gpus,
     }
     usable = fields_of(memory, "usable_bytes")
-    lines = summed_inputs({line.kind: line.bytes for line in memory.stages[memory.peak_stage].lines})
-    risk: Inputs = {"device_bytes": peak.value, "high_bytes": peak.high, **usable, "deviations": 1.2816}
-    chance = "(1 - erf(deviations * log(usable_bytes / device_bytes) / log(high_bytes / device_bytes) / sqrt(2))) / 2"
+    lines = summed_inputs({line.kind: line.bytes for line in memory.stages[memory.peak_stage].lines}, "bytes")
+    risk: Inputs = {"device_peak_bytes": peak.value, "high_bytes": peak.high, **usable, "deviations": device.NORMAL_80}
+    beyond = "deviations * log(usable_bytes / device_peak_bytes) / log(high_bytes / device_peak_bytes)"
+    chance = f"(1 - erf({beyond} / sqrt(2))) / 2"
     gpu: Inputs = {"gpu": workload.gpu.slug, **usable}
     yield at("memory.allocated_peak_bytes.value", device.allocated_interval, lines.text, lines.inputs)
     yield at("memory.reserved_peak_bytes.value", device.reserved_bytes, reserved.text, reserved.inputs)
-    both = "reserved_bytes + context_and_communicator_bytes"
+    both = "reserved_peak_bytes + context_and_communicator_bytes"
     yield at("memory.device_peak_bytes.value", device.device_interval, both, beside)
     yield at("memory.oom_probability_fraction", device.oom_probability_fraction, chance, risk)
     yield at("memory.usable_bytes", device.usable_bytes, "usable_bytes", gpu)
-    left: Inputs = {**usable, "device_bytes": peak.value}
-    yield at("memory.headroom_bytes", device.headroom_bytes, "usable_bytes - device_bytes", left)
+    left: Inputs = {**usable, "device_peak_bytes": peak.value}
+    yield at("memory.headroom_bytes", device.headroom_bytes, "usable_bytes - device_peak_bytes", left)
     host = _host(max(ranks, key=lambda rank: float(rank.held.host)))
     yield at("memory.host_bytes", states.sharded_bytes, host.text, host.inputs)
     written = _checkpoint(ranks[0].resolved)
@@ -665,7 +668,7 @@ def _host(rank: Rank) -> Expression:
         amounts["host_gradients"] = float(
             states.sharded_bytes(*trained, degrees, HOST_GRADIENT_BYTES, OPTIMIZER_STATES)
         )
-    found = summed_inputs(amounts)
+    found = summed_inputs(amounts, "bytes")
     if offload in OFFLOADED_ACTIVATIONS:
         kept = _kept_in_flight(rank)
         resident: Inputs = {

@@ -6,13 +6,14 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from service.estimator.answer import Communication, Estimate, Explanation, Inputs
+from service.estimator.answer import Communication, Estimate, Inputs
 from service.estimator.constants import LAUNCH_SECONDS, measured_scale
 from service.estimator.degrees import OPTIMIZER_STATES, WEIGHTS, Transfer, divisors
 from service.estimator.explain.expression import (
     At,
     Expression,
     Formula,
+    Working,
     fields_of,
     numbers_of,
     summed_inputs,
@@ -43,12 +44,12 @@ from service.estimator.workload import Workload
 
 def step_explanations(
     resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fraction: float, estimate: Estimate, at: At
-) -> Iterator[Explanation]:
+) -> Iterator[Working]:
     """Explanations of the time of a step and of each of its parts."""
     workload, found, flop = resolved.workload, estimate.step, estimate.flop
     gpus = fields_of(estimate.resolved.cluster, "gpus")
     seconds: Inputs = {"step_seconds": found.step_seconds.value}
-    parts = summed_inputs({part.kind: part.seconds for part in found.parts})
+    parts = summed_inputs({part.kind: part.seconds for part in found.parts}, "seconds")
     yield at("step.step_seconds.value", total_seconds, parts.text, parts.inputs)
     formats = workload.precision.matrix_format, workload.precision.attention_format
     named = zip(("matrix_flop_per_s", "attention_flop_per_s"), formats, strict=True)
@@ -402,8 +403,8 @@ def _exposed_offload(slowest: Slowest, _: str) -> PartExpression:
     return communication.offloaded_activation_seconds, Expression(text, inputs)
 
 
-def _under(at: At, path: str, name: str, formula: Formula, text: str, inputs: Inputs) -> Explanation:
-    """The explanation of a number below a path."""
+def _under(at: At, path: str, name: str, formula: Formula, text: str, inputs: Inputs) -> Working:
+    """A number below a path."""
     return at(f"{path}.{name}", formula, text, inputs)
 
 
@@ -428,7 +429,7 @@ _COLLECTIVES: dict[str, tuple[Formula, str]] = {
 """The formula of the seconds of one call of each collective, and the bytes that a rank sends in it."""
 
 
-def _communication(slowest: Slowest, row: Communication, scale: dict[str, float], at: At) -> Iterator[Explanation]:
+def _communication(slowest: Slowest, row: Communication, scale: dict[str, float], at: At) -> Iterator[Working]:
     """Explanations of one row: what is sent, how often, and how long it takes, hidden and exposed."""
     once = row.axis == "data" and row.every == "step"
     sender = data.step_transfers if once else _SENDERS[row.axis]

@@ -304,7 +304,7 @@ def trained_numbers(ops: Ops, split: tuple[Amount, ...]) -> Amount:
     Args:
         split: divisor of each split [1]
     Returns: parameters [1]
-    Source: the ledger
+    Source: definition: the ledger of operations, model/ledger.py
 
     >>> from service.estimator.samples import sample_workload
     >>> trained_numbers(sample_workload().ledger.head, (1,) * 9) == 128_256 * 4096 + 4096
@@ -486,8 +486,8 @@ def logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
         workload: the workload; its cross entropy says the bytes a logit
     Returns: bytes of one micro-batch [byte]
     Source:
-        the row of the cross entropy; NVIDIA/Megatron-LM@23e00ed0 core/tensor_parallel/layers.py (backward of the head);
-        Lightning-AI/litgpt@3bd08dd5 litgpt/finetune/lora.py (logits stay bound)
+        software/stacks.json, the row of the cross entropy; NVIDIA/Megatron-LM@23e00ed0 core/tensor_parallel/layers.py
+        (backward of the head); Lightning-AI/litgpt@3bd08dd5 litgpt/finetune/lora.py (logits stay bound)
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> logits_bytes(sample_workload(), sample_degrees())
@@ -512,7 +512,7 @@ def piece_bytes(workload: Workload, degrees: Degrees) -> Amount:
 
     Formula: copies x 4 b min(piece, s) / c  V_padded / t
     Returns: bytes of one piece [byte]
-    Source: the row of the cross entropy
+    Source: software/stacks.json, the row of the cross entropy
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> piece_bytes(sample_workload(), sample_degrees())
@@ -598,7 +598,7 @@ def logit_bytes(workload: Workload, degrees: Degrees) -> Amount:
 
     Formula: the row's of the cross entropy; the parallel loss's where torchtitan's tensor ranks split the vocabulary
     Returns: bytes of one logit [byte]
-    Source: the row of the cross entropy; WHOLE_LOSSES
+    Source: software/stacks.json, the row of the cross entropy; WHOLE_LOSSES
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> logit_bytes(sample_workload(), sample_degrees())
@@ -619,7 +619,7 @@ def kept_logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
     Args:
         workload: the workload; its cross entropy says the bytes
     Returns: bytes of one micro-batch [byte]
-    Source: the row of the cross entropy
+    Source: software/stacks.json, the row of the cross entropy
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> kept_logits_bytes(sample_workload(), sample_degrees()) == 4 * 8192 * 128_256

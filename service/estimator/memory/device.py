@@ -315,7 +315,7 @@ def allocated_interval(workload: Workload, peak_bytes: float) -> Interval:
     return Interval(peak_bytes * exp(-spread), peak_bytes, peak_bytes * exp(spread), "analytic")
 
 
-_NORMAL_80 = 1.2816
+NORMAL_80 = 1.2816
 """Standard deviations from the middle to either end of a central 80 % interval of a normal distribution.
 Source: definition."""
 
@@ -335,7 +335,7 @@ def oom_probability_fraction(device: Interval, usable_bytes: float) -> float:
     >>> oom_probability_fraction(Interval(9.0, 10.0, 11.0, "analytic"), 10.0)
     0.5
     """
-    deviations = _NORMAL_80 * log(usable_bytes / device.value) / log(device.high / device.value)
+    deviations = NORMAL_80 * log(usable_bytes / device.value) / log(device.high / device.value)
     return (1 - erf(deviations / sqrt(2))) / 2
 
 
@@ -352,7 +352,7 @@ def largest_fitting_bytes(device: Interval, usable_bytes: float) -> float:
     >>> round(largest_fitting_bytes(Interval(9.0, 10.0, 11.0, "analytic"), 10.0), 3)
     8.849
     """
-    deviations = log(device.high / device.value) / _NORMAL_80
+    deviations = log(device.high / device.value) / NORMAL_80
     return usable_bytes * exp(-_NORMAL_95_ONE_SIDED * deviations)
 
 

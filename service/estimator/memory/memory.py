@@ -62,7 +62,7 @@ def persistent_buffer_bytes(workload: Workload, degrees: Degrees, *, has_head: C
         has_head: whether the rank computes logits
     Returns: bytes of one rank [byte]
     Source:
-        workspaces; NVIDIA/Megatron-LM@d98e8a64 core/tensor_parallel/layers.py (global memory buffer of gathered
+        NVIDIA/Megatron-LM@d98e8a64 core/tensor_parallel/layers.py (global memory buffer of gathered
         inputs), core/transformer/dot_product_attention.py (of scores)
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
@@ -366,7 +366,7 @@ def stage_bytes(
     Args:
         layout: the layout's choices: schedule, context method, offload
     Returns: the bytes by kind [byte]
-    Source: each kind's own function
+    Source: definition: each kind has a formula of its own
     """
     schedule = layout.schedule
     micro_batches, activations, beside_loss = _live_activations(schedule, degrees, stage, load)

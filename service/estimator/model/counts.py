@@ -130,7 +130,7 @@ def forward_flop(ops: Ops) -> int:
 
     Formula: sum of the operations' FLOP
     Returns: FLOP of one sequence [FLOP]
-    Source: the ledger
+    Source: definition: the ledger of operations, model/ledger.py
 
     >>> forward_flop(())
     0
@@ -143,7 +143,7 @@ def full_flop(ops: Ops) -> int:
 
     Formula: sum of the operations' FLOP, core attention over all s^2 pairs
     Returns: FLOP of one sequence [FLOP]
-    Source: the ledger
+    Source: definition: the ledger of operations, model/ledger.py
 
     >>> full_flop(())
     0
@@ -156,7 +156,9 @@ def backward_flop(ops: Ops) -> int:
 
     Formula: sum over the operations of F for each operand whose gradient is needed: 2 F where everything is trained
     Returns: FLOP of one sequence [FLOP]
-    Source: the ledger; Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (C_backward = 4 P D); build.trained_ledger
+    Source:
+        definition: the ledger of operations, model/ledger.py; Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+        (C_backward = 4 P D); build.trained_ledger
 
     >>> backward_flop(())
     0

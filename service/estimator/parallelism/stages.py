@@ -295,7 +295,7 @@ def stage_total(workload: Workload, degrees: Degrees, stage: Stage) -> int:
 
     Formula: sum of the stage's weights, a tied head away from the embedding counted again
     Returns: parameters [1]
-    Source: the ledger
+    Source: definition: the ledger of operations, model/ledger.py
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> stage_total(sample_workload(), sample_degrees(), stage_at(sample_workload(), sample_degrees(), 0, None, 1))

@@ -332,9 +332,9 @@ def run_interval(predicted: Interval, residuals: tuple[float, float] = RUN_RESID
     Formula: min(low, T exp(l)) to max(high, T exp(h)), l and h the residuals
     Args:
         predicted: what the run takes by its steps, with their interval, T
-        residuals: lower and upper end of ln(published / predicted) of whole runs [1]
+        residuals: lower and upper end of ln(published / predicted) of whole runs, PLAN_RESIDUALS of planned ones [1]
     Returns: the same prediction, as wide as published runs ask for
-    Source: RUN_RESIDUALS; PLAN_RESIDUALS for runs whose layout was planned
+    Source: RUN_RESIDUALS
 
     >>> wide = run_interval(Interval(50.0, 100.0, 110.0, "analytic"))
     >>> wide.low, wide.value, round(wide.high)

@@ -96,7 +96,7 @@ def host_seconds(workload: Workload, degrees: Degrees, stage: Stage) -> Amount:
         workload: the workload, with t_layer and t in its constants
         degrees: the degrees, with n = sparse_launches
     Returns: seconds of one micro-batch [s]
-    Source: StepConstants.layer_host_seconds, host_launch_seconds
+    Source: StepConstants.layer_host_seconds; StepConstants.host_launch_seconds
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)

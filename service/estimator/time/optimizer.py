@@ -110,7 +110,7 @@ def stage_tensors(workload: Workload, stage: Stage) -> Amount:
 
     Formula: sum of the weights of its operations, each as often as it occurs
     Returns: tensors [1]
-    Source: the ledger
+    Source: definition: the ledger of operations, model/ledger.py
 
     >>> from service.estimator.parallelism.stages import stage_at
     >>> from service.estimator.samples import sample_degrees, sample_workload

@@ -156,6 +156,21 @@ def spread_scale(waiting: float, step_class: StepClass) -> float:
     return 1.0 if step_class in EXPERTS else 1 + WAITING_WEIGHT * waiting
 
 
+def class_of(workload: Workload) -> StepClass:
+    """The class of a job's steps, whose held-out errors make the interval.
+
+    >>> from service.estimator.samples import sample_workload
+    >>> class_of(sample_workload())
+    'known stack'
+    """
+    stack = (workload.software.name, workload.software.implementation)
+    has_experts, states = bool(workload.model.num_experts), workload.requested.dispatcher is not None
+    has_adapters = workload.method.name != "full"
+    return step_class_of(
+        stack, workload.gpu, is_sparse=has_experts, states_dispatcher=states, has_adapters=has_adapters
+    )
+
+
 def step_interval(workload: Workload, step_seconds: float, waiting: float) -> Interval:
     """The 80 % interval of one step, with the spread of published steps of its class and of the caller's own.
 
@@ -170,12 +185,7 @@ def step_interval(workload: Workload, step_seconds: float, waiting: float) -> In
     >>> step_interval(sample_workload(), 10.0, 0.0).value
     10.0
     """
-    stack = (workload.software.name, workload.software.implementation)
-    has_experts, states = bool(workload.model.num_experts), workload.requested.dispatcher is not None
-    has_adapters = workload.method.name != "full"
-    step_class = step_class_of(
-        stack, workload.gpu, is_sparse=has_experts, states_dispatcher=states, has_adapters=has_adapters
-    )
+    step_class = class_of(workload)
     usual = RESIDUALS[step_class] * spread_scale(waiting, step_class)
     measured = workload.cluster.measured_steps
     known = own_spread_fraction(workload.calibrated_steps, usual)
@@ -385,7 +395,7 @@ def step_seconds(
         busy: what it does in one step
         overhead: what it waits for
     Returns: the seconds by kind [s]
-    Source: Narayanan et al. 2021, arXiv:2104.04473, section 3; each part's own function
+    Source: Narayanan et al. 2021, arXiv:2104.04473, section 3; definition: each part has a formula of its own
     """
     compute, exposed, m = micro.compute, micro.exposed, degrees.accumulation
     straggling, retries = _slowed(busy.total, workload, degrees, overhead)

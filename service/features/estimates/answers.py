@@ -1,27 +1,22 @@
 """Answers to one question, whole or in part, with their sources and versions."""
 
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from service.answers.estimates import Answer, Grounds, MemoryAnswer, MethodAnswer, TimelineAnswer, Versions
-from service.answers.names import WIRE_NAMES
 from service.catalogue import Catalogue
 from service.estimator import FORMULAS_VERSION, estimate, estimate_memory
 from service.estimator.advice import NO_COST, NO_ELECTRICITY, NO_TOTALS, with_advice
 from service.estimator.answer import Estimate, Explanation, MemoryEstimate
 from service.estimator.constants import calibration_id
-from service.estimator.question import Question, ToolName
+from service.estimator.question import ToolName
 from service.estimator.resolve import resolve
 from service.estimator.run.run import peak_stage_in, timeline
 from service.estimator.spelling import in_one_spelling
 from service.features.estimates.planned import planned
 from service.validation.questions import ParsedQuestion, Planner, read_question
 from service.validation.reading import digest_of, refuse_infinite, to_bytes
-
-STEP = re.compile(r"(\w+)|\[(\d+)\]")
-"""Step of an explanation path: a field or a list position."""
 
 Part = TypeVar("Part", bound=Grounds)
 
@@ -73,7 +68,7 @@ def answer(
         step=found.step,
         communication=found.communication,
         totals=found.totals,
-        explain=_explained(parsed.question, found) if explain else None,
+        explain=_explained(parsed, found, catalogue) if explain else None,
     )
 
 
@@ -110,21 +105,10 @@ def versions_of(catalogue: Catalogue, calibrations: Iterable[str | None]) -> Ver
     return Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=named or None)
 
 
-def _explained(question: Question, found: Estimate) -> dict[str, Explanation]:
-    from service.estimator.explain.explanations import explanations
+def _explained(parsed: ParsedQuestion, found: Estimate, catalogue: Catalogue) -> dict[str, Explanation]:
+    from service.features.estimates.explained import explained
 
-    named = [replace(e, path=_metric_at(e.path, found)) for e in explanations(question, found)]
-    return {explanation.path: explanation for explanation in named}
-
-
-def _metric_at(path: str, found: Estimate) -> str:
-    """Metric name of an explained number: list items by kind, else by position."""
-    steps: list[str] = []
-    value: Any = found
-    for field, place in STEP.findall(path):
-        value = getattr(value, field) if field else value[int(place)]
-        steps.append(WIRE_NAMES.get(field, field) or getattr(value, "kind", place))
-    return ".".join(steps)
+    return explained(parsed, found, catalogue)
 
 
 def part(kind: type[Part], whole: Answer) -> Part:
@@ -135,8 +119,19 @@ def part(kind: type[Part], whole: Answer) -> Part:
     if "totals" not in values:
         values["warnings"] = tuple(warning for warning in whole.warnings if warning not in RUN_WARNINGS)
     if whole.explain is not None:
-        values["explain"] = {path: e for path, e in whole.explain.items() if path.partition(".")[0] in values}
+        named = _explained_of(whole.explain, values)
+        values["explain"] = {path: one for path, one in whole.explain.items() if path in named}
     return kind(**values)
+
+
+def _explained_of(explain: Mapping[str, Explanation], parts: Container[str]) -> set[str]:
+    """Names of the explanations of some parts of an answer, and of all that these come from."""
+    names: set[str] = set()
+    waiting = [path for path in explain if path.partition(".")[0] in parts]
+    while waiting:
+        names |= {path := waiting.pop()}
+        waiting += [one.ref for one in explain[path].shown_inputs if one.ref and one.ref not in names]
+    return names
 
 
 def answer_by(method: ToolName, parsed: ParsedQuestion, catalogue: Catalogue) -> MethodAnswer:
