@@ -1,8 +1,8 @@
 """Kinds of rows: models, GPUs, clusters, prices, rate cards, regions and calibrations, each with its provenance."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from json import dumps
 from typing import Annotated, Literal
@@ -241,7 +241,7 @@ class PriceRow(Provenance):
     @property
     def id(self) -> str:
         """Identity of this price, unique among all."""
-        return price_id([getattr(self, name) for name in TELLS_PRICES_APART])
+        return price_id(tuple(getattr(self, name) for name in TELLS_PRICES_APART))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +308,8 @@ class CalibrationRow(Provenance):
 Row = ModelRow | GpuRow | ClusterRow | PriceRow | RateCardRow | RegionRow | CalibrationRow
 
 
-def price_id(identity: Sequence[str]) -> str:
+@lru_cache(1 << 14)
+def price_id(identity: tuple[str, ...]) -> str:
     """The id of a price: its words in URL form, and a digest of the exact words."""
     words = NOT_IN_IDS.sub("-", "-".join(identity).lower()).strip("-")
     return f"{words}-{sha256(dumps(list(identity)).encode()).hexdigest()[:8]}"

@@ -1,11 +1,12 @@
-"""Options that several commands share, tables and progress, the database of the settings and a running service."""
+"""Options and help that several commands share, tables and progress, the database and a running service."""
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 from typer.core import TyperCommand
@@ -13,7 +14,8 @@ from typer.core import TyperCommand
 from service.errors import StartupError, TraincostError
 
 if TYPE_CHECKING:
-    from rich.status import Status
+    from rich.console import Console
+    from rich.progress import Progress as Bar
 
     from service.client import Client
     from service.store import Engine
@@ -27,6 +29,68 @@ Body = Annotated[str, typer.Argument(help="JSON file with the request body; - fo
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+HELP_NAMES, HELP_ALL = ["-h", "--help"], "--help-all"
+
+OUT_OF_MEMORY = 3
+"""Exit code of --fail-if-oom."""
+
+EXIT_CODES = (
+    ("0", "Answered; a job that does not fit is an answer, too"),
+    ("1", "The answer is no: check denies, launch-check ends in a no-go, doctor finds a fault"),
+    ("2", "An option, a file or a field is wrong, or the service refuses; stderr names it"),
+    (str(OUT_OF_MEMORY), "The job runs out of memory, and --fail-if-oom is given"),
+    ("130", "Interrupted"),
+)
+
+
+class Completion(NamedTuple):
+    """A word that a shell offers."""
+
+    value: str
+    help: str | None = None
+    type: str = "plain"
+
+
+def asks_for_all(context: Any, args: list[str] | None = None) -> Any:
+    """Arguments with --help-all read as --help; without arguments, whether it was given."""
+    if args is None:
+        return context.meta.get(HELP_ALL, False)
+    if HELP_ALL not in args:
+        return args
+    context.meta[HELP_ALL] = True
+    return ["--help"]
+
+
+def is_coloured(stream: Any) -> bool:
+    """Whether a stream is a terminal that shows colours, and NO_COLOR is not set."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def heading(text: str) -> str:
+    """The title of a section, bold on a terminal."""
+    return typer.style(text, bold=True) if is_coloured(sys.stdout) else text
+
+
+def write_examples(formatter: Any, examples: Sequence[str]) -> None:
+    """Write commands that can be copied, long ones over several lines."""
+    with formatter.section(heading("Examples")):
+        for example in examples:
+            lines = _folded(example, 76, indent="    ")
+            formatter.write("".join(f"  {line} \\\n" for line in lines[:-1]) + f"  {lines[-1]}\n")
+
+
+COLOURS = {
+    **dict.fromkeys(("fits", "ok", "go"), "green"),
+    **dict.fromkeys(("at_risk", "warn", "caution", "unknown"), "yellow"),
+    **dict.fromkeys(("out_of_memory", "deny", "no-go"), "red"),
+}
+"""Colours of verdicts."""
+
+
+def coloured(text: str, verdict: str) -> str:
+    """A text in the colour of a verdict, on a terminal."""
+    return typer.style(text, fg=COLOURS.get(verdict), bold=True) if is_coloured(sys.stdout) else text
+
 
 class StrictCommand(TyperCommand):
     """A command whose error names an unexpected argument and says what to do."""
@@ -34,13 +98,16 @@ class StrictCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options and arguments."""
         takes_any, ctx.allow_extra_args = ctx.allow_extra_args, True
-        rest = super().parse_args(ctx, args)
+        rest = super().parse_args(ctx, asks_for_all(ctx, args))
         if ctx.args and not takes_any:
             ctx.fail(f"Unexpected argument {ctx.args[0]!r}. Give the name of its option before it, or leave it out.")
         return rest
 
 
 class CommandGroup(typer.Typer):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"rich_markup_mode": None, **settings})  # rich takes longer to load than most commands run
+
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = None, **settings: Any
     ) -> Callable[[Function], Function]:
@@ -55,10 +122,14 @@ class _Unconverted:
         return value
 
 
+UNCONVERTED = (bool, str, list[str])
+
+
 def without_converters(options: list[Any]) -> list[Any]:
-    """Options without typer's converters, which import pydantic; that takes longer than an estimate."""
+    """Options without typer's converters where they change nothing: they import pydantic, which takes 36 ms."""
     for option in options:
-        option._runtime_param = _Unconverted  # typer has no public way to set it
+        if option.type_descriptor.annotation in UNCONVERTED:
+            option._runtime_param = _Unconverted  # typer has no public way to set it
     return options
 
 
@@ -67,37 +138,68 @@ PATIENCE_SECONDS = 1.0
 
 
 class Progress:
-    """Progress of a command on stderr: one line that changes on a terminal, elsewhere a line a second at most."""
+    """Progress of a command on stderr, with rate and time left: a bar on a terminal, elsewhere a line a second."""
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
         self._now = now
-        self._printed_at = now()
-        self._status: Status | None = None
+        self._started = self._printed_at = now()
+        self._first: float | None = None
+        """What was done before this run, at its first report."""
+        self._bar: Bar | None = None
 
     def __enter__(self) -> "Progress":
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
+        if self._bar is not None:
+            self._bar.stop()
 
-    def report(self, line: str) -> None:
-        """Print a line, unless the last line or the start of the command is too recent."""
+    def report(self, line: str, done: float | None = None, total: float | None = None, unit: str = "") -> None:
+        """Print a line with its rate and the time left, unless the last one or the start is too recent."""
         now = self._now()
+        if self._first is None:
+            self._first = done or 0.0
         if now - self._printed_at < PATIENCE_SECONDS:
             return
         self._printed_at = now
+        text = ", ".join([line, *self._pace(now, done, total, unit)])
         if not sys.stderr.isatty():
-            typer.echo(line, err=True)
+            typer.echo(text, err=True)
             return
-        from rich.console import Console
-        from rich.markup import escape
+        if self._bar is None:
+            self._bar = _bar()
+            self._bar.start()
+        share = None if done is None or not total else done / total
+        self._bar.update(self._bar.task_ids[0], description=text, completed=share or 0.0, total=share and 1.0)
+        self._bar.refresh()
 
-        if self._status is None:
-            self._status = Console(stderr=True).status(escape(line))
-            self._status.start()
-        else:
-            self._status.update(escape(line))
+    def _pace(self, now: float, done: float | None, total: float | None, unit: str) -> Iterator[str]:
+        from service.units import SECONDS, in_units, readable
+
+        seconds, recent = now - self._started, (done or 0.0) - (self._first or 0.0)
+        if recent <= 0.0 or seconds <= 0.0:
+            return
+        if unit:
+            yield f"{readable(float(f'{recent / seconds:.3g}'))} {unit}/s"
+        if total:
+            left = max(total - (done or 0.0), 0.0) * seconds / recent
+            yield f"{in_units(float(f'{left:.2g}'), SECONDS)} left"
+
+
+def _bar() -> "Bar":
+    """A bar that goes when the command ends."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    bar = Bar(
+        BarColumn(bar_width=20),
+        TextColumn("{task.description}", markup=False),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    bar.add_task("", total=None)
+    return bar
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: Collection[int] = (), indent: str = "") -> list[str]:
@@ -120,25 +222,88 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Collection[int] = (), inden
 def table(
     rows: Sequence[Sequence[str]], *, has_header: bool = True, right: Collection[int] = (), indent: str = ""
 ) -> list[str]:
-    """Rows of cells as aligned lines; on a terminal, rich adds a bold header and wraps cells to the width."""
+    """Rows of cells as aligned lines; on a terminal, under a bold header and fitted to the width.
+
+    Numbers, which are right-aligned or without spaces, are never cut or folded: names and sentences fold between words.
+    Where that does not suffice, columns with one value stand above the table, and else each row becomes a block.
+    """
     if not rows:
         return []
     if not sys.stdout.isatty():
         return aligned(rows, right=right, indent=indent)
-    from rich.cells import cell_len
     from rich.console import Console
+
+    console = Console(markup=False, highlight=False, emoji=False)
+    room = console.width - len(indent)
+    if not has_header:
+        return _grid(console, None, rows, right, indent)
+    header, body = rows[0], rows[1:]
+    if _least_width(_least_widths(header, body, right)) <= room:
+        return _grid(console, header, body, right, indent)
+    apart = [place for place in range(len(header)) if len({row[place] for row in body}) > 1]
+    alike = [f"{header[place]} {body[0][place]}" for place in range(len(header)) if place not in apart and body]
+    head, *narrow = [[row[place] for place in apart] for row in rows]
+    narrow_right = [apart.index(place) for place in right if place in apart]
+    if not apart or _least_width(_least_widths(head, narrow, narrow_right)) > room:
+        return _blocks(header, body, room, indent)
+    lines = _folded(f"in each row: {', '.join(alike)}", room) if alike else []
+    return [*(f"{indent}{line}" for line in lines), *_grid(console, head, narrow, narrow_right, indent)]
+
+
+def _least_widths(header: Sequence[str] | None, body: Sequence[Sequence[str]], right: Collection[int]) -> list[int]:
+    """The least width of each column: all of a number, else the longest word."""
+    columns = [*zip(*body, strict=True)] or [()] * len(header or ())
+    heads = [""] * len(columns) if header is None else header
+    return [
+        max([*map(len, head.split()), *(len(cell) if place in right else _longest(cell) for cell in column)], default=0)
+        for place, (head, column) in enumerate(zip(heads, columns, strict=True))
+    ]
+
+
+def _longest(text: str) -> int:
+    """Letters of the longest word of a cell; all of a number with its unit."""
+    return len(text) if text[:1].isdigit() and text.count(" ") == 1 else max(map(len, text.split()), default=0)
+
+
+def _least_width(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _folded(text: str, room: int, indent: str = "  ") -> list[str]:
+    from textwrap import wrap
+
+    return wrap(text, max(room, 1), break_long_words=False, break_on_hyphens=False, subsequent_indent=indent)
+
+
+def _blocks(header: Sequence[str], body: Sequence[Sequence[str]], room: int, indent: str) -> list[str]:
+    """Each row as a block of lines, a line for each cell that is not empty."""
+    width = max(map(len, header))
+    lines: list[str] = []
+    for row in body:
+        lines += [""] if lines else []
+        for name, cell in zip(header, row, strict=True):
+            first, *more = _folded(cell, room - width - 2) if cell else [""]
+            lines += [f"{indent}{heading(name.ljust(width))}  {first}"] if cell else []
+            lines += [f"{indent}{' ' * (width + 2)}{line}" for line in more]
+    return lines
+
+
+def _grid(
+    console: "Console",
+    header: Sequence[str] | None,
+    body: Sequence[Sequence[str]],
+    right: Collection[int],
+    indent: str,
+) -> list[str]:
     from rich.table import Table
 
-    grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=has_header)
-    least_widths = [
-        max((cell_len(word) for cell in column for word in cell.split()), default=0)
-        for column in zip(*rows, strict=True)
-    ]
-    for place, (head, least) in enumerate(zip(rows[0], least_widths, strict=True)):
-        grid.add_column(head if has_header else "", justify="right" if place in right else "left", min_width=least)
-    for row in rows[has_header:]:
+    grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=header is not None)
+    least_widths = _least_widths(header, body, right)
+    for place, least in enumerate(least_widths):
+        head = "" if header is None else header[place]
+        grid.add_column(head, justify="right" if place in right else "left", min_width=least)
+    for row in body:
         grid.add_row(*row)
-    console = Console(markup=False, highlight=False, emoji=False)
     console.width = max(console.width - len(indent), sum(least_widths) + 2 * len(least_widths))
     with console.capture() as captured:
         console.print(grid)

@@ -74,7 +74,7 @@ def accuracy(  # noqa: PLR0913 - each is an option of the command
     ] = None,
 ) -> None:
     """Compare predictions with published measurements of memory and of step time."""
-    from service.cli.reports import accuracy_text, revealed_text, totals_text
+    from service.cli.data_reports import accuracy_text, revealed_text, totals_text
 
     modes = {"--totals": totals, "--predict": predict, "--reveal": reveal is not None}
     _refuse_mixed(
@@ -239,7 +239,7 @@ def reconcile(  # noqa: PLR0913 - each is an option of the command
     as_csv: AsCsv = False,
 ) -> None:
     """Compare jobs that ran with their estimates; the service reads the accounting of Slurm's sacct."""
-    from service.cli.reports import reconciliation_csv, reconciliation_report
+    from service.cli.data_reports import reconciliation_csv, reconciliation_report
     from service.features.reconcile.reconcile import SacctQuery, reconcile_output, sacct_output
 
     text = sacct_output(file, SacctQuery(since=since, until=until, cluster=cluster))
@@ -274,7 +274,7 @@ def audit_jobs(
 
     from service.catalogue import shipped_catalogue
     from service.cli.console import Progress
-    from service.cli.reports import audit_report
+    from service.cli.data_reports import audit_report
     from service.features.checks.audit import audit, records_of_file, records_of_sacct
     from service.validation.flat import body_of_flat
 

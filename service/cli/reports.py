@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from service.cli.console import aligned, table
+from service.cli.console import aligned, coloured, table
 from service.estimator.answer import Interval
 from service.estimator.question import Layout, Recompute
 from service.estimator.software.stacks import software_of
@@ -18,24 +17,12 @@ from service.units import BYTES, FLOP, SECONDS, dimension_of, in_units, readable
 from service.validation.reading import to_bytes, to_wire
 
 if TYPE_CHECKING:
-    from service.answers.accuracy import (
-        Accuracy,
-        AccuracyPoint,
-        BenchmarkRuns,
-        MeasuredAccuracy,
-        Revealed,
-        Scoreboard,
-        TotalsAccuracy,
-        TotalsGroup,
-        TotalsRow,
-        VerdictCounts,
-    )
-    from service.answers.diagnoses import Diagnosis, ReconciledJob, Reconciliation
-    from service.answers.estimates import Answer, Versions
+    from service.answers.checks import Check
+    from service.answers.diagnoses import Diagnosis
+    from service.answers.estimates import Answer, MemoryAnswer, Versions
     from service.answers.launch_checks import Compared, LaunchCheck, Outlook, ProbeAnswer
     from service.answers.plans import PlanAnswer, PlanCounts, PlanRow, Solution
     from service.answers.profiles import ProfileAnswer
-    from service.features.checks.audit import JobAudit
     from service.features.compare.compare import Comparison
     from service.features.sensitivity.vary import Variations
 
@@ -55,11 +42,11 @@ def sections(lists: Mapping[str, Iterable[str]], indent: str = "  ") -> list[str
     return ["\n".join([title, *lines]) for title, lines in texts.items() if lines]
 
 
-def _notes(answer: PlanAnswer | Solution | Answer) -> dict[str, Sequence[str]]:
+def _notes(answer: PlanAnswer | Solution | Answer | MemoryAnswer) -> dict[str, Sequence[str]]:
     return {"Assumptions": answer.assumptions, "Warnings": answer.warnings}
 
 
-def _versions(versions: Versions) -> str:
+def versions_line(versions: Versions) -> str:
     return f"formulas {versions.formulas}, catalogue {versions.catalogue}"
 
 
@@ -114,9 +101,9 @@ def _sharding(layout: Layout) -> str:
 def report(answer: Answer) -> str:
     """An estimate as text: the verdict, then memory, work, time and money in tables."""
     memory = answer.memory
-    tables = {
+    tables: dict[str, list[Row]] = {
         "Parameters": _parameters(answer),
-        f"Memory of the fullest GPU (stage {memory.peak_stage}, at its {memory.peak_phase} peak)": _memory(answer),
+        _peak_title(answer): _memory(answer),
         "FLOP": _flop(answer),
         "Step": _step(answer),
         "Run": _run(answer),
@@ -124,17 +111,51 @@ def report(answer: Answer) -> str:
     rows = iter(aligned([row for table in tables.values() for row in table], right={1}, indent="  "))
     blocks = ["\n".join([title, *islice(rows, len(table))]) for title, table in tables.items()]
     blocks[-1:-1] = sections({"Communication of one GPU in one step": _communication(answer)}, indent="")
-    amount = f"{in_bytes(memory.device_peak_bytes.value)} needed, {in_bytes(memory.usable_bytes)} usable on each GPU"
-    risk = _percent(memory.oom_probability_fraction)
-    head = f"{VERDICTS[answer.verdict]}: {amount}, out of memory with a probability of {risk}"
     lists = sections({"To make it fit": memory.suggestions, **_notes(answer)}, indent="  - ")
-    versions = f"{answer.id}, {_versions(answer.versions)}"
     question, recipe = answer.resolved, answer.resolved.recipe
     batch = f"{recipe.global_batch} sequences of {recipe.sequence_length:,} tokens a step"
     software = software_of(recipe).name
     names = [f"micro-batches of {recipe.micro_batch}", str(recipe.precision), recipe.optimizer, software]
     machine = [f"{question.cluster.gpus} x {question.gpu.slug}", *degrees_in_words(question.layout)]
-    return "\n\n".join([f"{head}\n{', '.join([*machine, batch, *names])}", *blocks, *lists, versions])
+    job = ", ".join([*machine, batch, *names])
+    return "\n\n".join([f"{_verdict(answer)}\n{job}", *blocks, *lists, _id(answer)])
+
+
+def memory_report(answer: MemoryAnswer) -> str:
+    """The memory of a job as text: the verdict, the fullest GPU, each stage and what to change."""
+    rows = aligned(_memory(answer), right={1}, indent="  ")
+    lists = sections({"To make it fit": answer.memory.suggestions, **_notes(answer)}, indent="  - ")
+    return "\n\n".join([_verdict(answer), "\n".join([_peak_title(answer), *rows]), *lists, _id(answer)])
+
+
+def _verdict(answer: Answer | MemoryAnswer) -> str:
+    memory = answer.memory
+    amount = f"{in_bytes(memory.device_peak_bytes.value)} needed, {in_bytes(memory.usable_bytes)} usable on each GPU"
+    risk = _percent(memory.oom_probability_fraction)
+    words = coloured(VERDICTS[answer.verdict], answer.verdict)
+    return f"{words}: {amount}, out of memory with a probability of {risk}"
+
+
+def _peak_title(answer: Answer | MemoryAnswer) -> str:
+    memory = answer.memory
+    return f"Memory of the fullest GPU (stage {memory.peak_stage}, at its {memory.peak_phase} peak)"
+
+
+def _id(answer: Answer | MemoryAnswer | Check) -> str:
+    return f"{answer.id}, {versions_line(answer.versions)}"
+
+
+def check_report(check: Check) -> str:
+    """The check of a job as text: verdict and reason, what it takes, and what may run instead."""
+    numbers = [
+        f"{in_bytes(check.device_peak_bytes.value)} of {in_bytes(check.usable_bytes)} on the fullest GPU",
+        *([] if check.gpu_hours is None else [f"{readable(check.gpu_hours.value)} GPU-hours"]),
+        *([] if check.cost_usd is None else [f"{readable(check.cost_usd.value)} USD"]),
+    ]
+    instead = [f"{one.verdict}: {json.dumps(to_wire(one.patch))}" for one in check.alternatives]
+    lists = {"May run instead": instead, "Assumptions": check.assumptions, "Warnings": check.warnings}
+    head = f"{coloured(check.verdict, check.verdict)}: {check.reason}"
+    return "\n\n".join(["\n".join([head, ", ".join(numbers)]), *sections(lists, indent="  - "), _id(check)])
 
 
 def _parameters(answer: Answer) -> list[Row]:
@@ -147,7 +168,7 @@ def _parameters(answer: Answer) -> list[Row]:
     return [(name, f"{count:,}", "") for name, count in rows.items()]
 
 
-def _memory(answer: Answer) -> list[Row]:
+def _memory(answer: Answer | MemoryAnswer) -> list[Row]:
     memory = answer.memory
     return [
         *(
@@ -230,19 +251,19 @@ def _predicted(label: str, interval: Interval, text_of: Callable[[float], str]) 
     return label, text_of(interval.value), f"{number if space and high.endswith(f' {unit}') else low} to {high}"
 
 
-def _csv(names: Sequence[str], intervals: Collection[str], rows: Iterable[Iterable[Any]]) -> str:
+def csv_of_rows(names: Sequence[str], intervals: Collection[str], rows: Iterable[Iterable[Any]]) -> str:
     """Rows as CSV, with three cells for each interval."""
     from service.tabular.lists import csv_text
 
     heads = ((f"{name}.low", name, f"{name}.high") if name in intervals else (name,) for name in names)
     cells = (
-        chain.from_iterable(_ends(one) if name in intervals else (one,) for name, one in zip(names, row, strict=True))
+        chain.from_iterable(ends(one) if name in intervals else (one,) for name, one in zip(names, row, strict=True))
         for row in rows
     )
     return csv_text(chain.from_iterable(heads), cells)
 
 
-def _ends(interval: Interval | None) -> tuple[float | None, ...]:
+def ends(interval: Interval | None) -> tuple[float | None, ...]:
     return (None, None, None) if interval is None else (interval.low, interval.value, interval.high)
 
 
@@ -273,7 +294,7 @@ PLAN_COLUMNS = (
 
 
 def plans_csv(answer: PlanAnswer) -> str:
-    return _csv(PLAN_COLUMNS, PLAN_INTERVALS, map(_plan_cells, answer.plans))
+    return csv_of_rows(PLAN_COLUMNS, PLAN_INTERVALS, map(_plan_cells, answer.plans))
 
 
 def _plan_cells(row: PlanRow) -> list[Any]:
@@ -297,7 +318,7 @@ def plans_report(answer: PlanAnswer) -> str:
         blocks.append(f"the requested layout: {answer.why_not.reason}")
     refused = [f"{count:,} {rule}" for rule, count in answer.counts.refused.items()]
     lists = sections({"Refused, by the first rule that is broken": refused, **_notes(answer)})
-    return "\n\n".join([*blocks, describe_counts(answer.counts), *lists, _versions(answer.versions)])
+    return "\n\n".join([*blocks, describe_counts(answer.counts), *lists, versions_line(answer.versions)])
 
 
 def describe_counts(counts: PlanCounts) -> str:
@@ -360,7 +381,7 @@ def solution_report(solution: Solution) -> str:
     numbers = table([("", *shown), *(row for row in rows if any(row[1:]))]) if shown else []
     changes = [f"{name}: {_value_text(value)}" for name, value in solution.changes.items()]
     lists = sections({"Changes in the question": changes, **_notes(solution)})
-    tried = f"{solution.evidence.tried:,} values tried, {_versions(solution.versions)}"
+    tried = f"{solution.evidence.tried:,} values tried, {versions_line(solution.versions)}"
     return "\n\n".join(filter(None, ["\n".join(head), "\n".join(numbers), *lists, tried]))
 
 
@@ -393,7 +414,7 @@ def comparison_report(compared: Comparison) -> str:
     names = (*COMPARED, *compared.metrics)
     lines = _without_empty([names, *([_cell(record.get(name)) for name in names] for record in to_wire(answer.rows))])
     order = f"by {answer.sort_by}, the {'largest' if answer.descending else 'smallest'} first"
-    return "\n".join([*lines, *_reasons(answer.rows, start=1), "", f"{order}; {_versions(answer.versions)}"])
+    return "\n".join([*lines, *_reasons(answer.rows, start=1), "", f"{order}; {versions_line(answer.versions)}"])
 
 
 def table_report(varied: Variations) -> str:
@@ -496,13 +517,17 @@ MOST_SHOWN = 12
 """Most measurements of one probe in a report; --csv and --json list all. Source: a choice."""
 
 
-def describe_event(name: str, data: str) -> Iterator[str]:
-    if name != "progress":
-        yield name
-        return
-    for probe in json.loads(data)["data"].get("probes", ()):
-        if probe.get("status") == "running":
-            yield f"{probe.get('probe')} {float(probe.get('done_fraction') or 0):.0%}"
+ENDED = ("succeeded", "failed", "cancelled")
+
+
+def describe_event(name: str, data: str) -> tuple[list[str], float]:
+    """Lines on an event of a launch check, and the share of its probes' work that is done."""
+    probes = json.loads(data)["data"].get("probes", ()) if name == "progress" else ()
+    if not probes:
+        return [name], 0.0
+    done = [1.0 if one.get("status") in ENDED else float(one.get("done_fraction") or 0) for one in probes]
+    running = [(one, share) for one, share in zip(probes, done, strict=True) if one.get("status") == "running"]
+    return [f"{one.get('probe')} {share:.0%}" for one, share in running], sum(done) / len(done)
 
 
 def launch_check_csv(check: LaunchCheck) -> str:
@@ -512,7 +537,7 @@ def launch_check_csv(check: LaunchCheck) -> str:
 
 
 def _probe_cells(probe: ProbeAnswer, one: Compared) -> tuple[object, ...]:
-    low, predicted, high = _ends(one.predicted)
+    low, predicted, high = ends(one.predicted)
     return (
         probe.probe, one.operation, _shape(one), one.quantity, one.measured.value, predicted, one.measured.low,
         one.measured.high, low, high, one.ratio, one.measured.repeats, one.count,
@@ -571,299 +596,3 @@ def _depths(check: LaunchCheck) -> Iterator[str]:
         predicted = "" if one.predicted is None else f", predicted {amount(one.predicted)}"
         each = f"{amount(one.each_layer)} a layer"
         yield f"{one.quantity}: {amount(one.measured)} at {one.layers} layers, {each}{predicted}"
-
-
-JOB_HOURS = "predicted_gpu_hours"
-JOB_HEADER = ("job", "state", "GPUs", "used GPU-h", "predicted GPU-h", "used/predicted", "inside")
-INSIDE = {True: "yes", False: "no", None: "-"}
-
-
-def reconciliation_csv(reconciled: Reconciliation) -> str:
-    from service.answers.diagnoses import ReconciledJob
-
-    names = tuple(field.name for field in fields(ReconciledJob))
-    return _csv(names, (JOB_HOURS,), ([getattr(job, name) for name in names] for job in reconciled.jobs))
-
-
-def reconciliation_report(reconciled: Reconciliation) -> str:
-    """Reconciled jobs as text: a table, totals, and the jobs left out with reasons."""
-    blocks = ["\n".join(table([JOB_HEADER, *map(_job_cells, reconciled.jobs)]))] if reconciled.jobs else []
-    ratio, wrong = reconciled.median_used_over_predicted_fraction, reconciled.verdicts_wrong
-    if ratio is None:
-        blocks.append("no job's hours can be compared with a prediction")
-    else:
-        verdicts = f"; {wrong} completed that were predicted to run out of memory" if wrong else ""
-        blocks.append(
-            f"{reconciled.compared} compared: {reconciled.inside} inside the predicted interval, used over predicted "
-            f"{ratio:.3g} in the median{verdicts}"
-        )
-    ids: dict[str, list[str]] = {}
-    for job in reconciled.jobs:
-        if job.note:
-            ids.setdefault(job.note, []).append(job.job_id)
-    named = {note: ", ".join(of[:5]) + (f" and {len(of) - 5} more" if len(of) > 5 else "") for note, of in ids.items()}
-    faults = [f"{one.place}, {one.field or 'the record'}: {one.message}; {one.fix}" for one in reconciled.faults]
-    if reconciled.faults_left_off:
-        faults.append(f"and {reconciled.faults_left_off} more")
-    lists = {
-        "Notes on jobs": [f"{jobs}: {note}" for note, jobs in named.items()],
-        "Left out": [f"{one.jobs} jobs: {one.message}; {one.fix}" for one in reconciled.left_out],
-        "Not read": faults,
-    }
-    return "\n\n".join([*blocks, *sections(lists)])
-
-
-def _job_cells(job: ReconciledJob) -> tuple[str, ...]:
-    hours, ratio = job.predicted_gpu_hours, job.used_over_predicted_fraction
-    return (
-        f"{job.cluster}:{job.job_id}" if job.cluster else job.job_id,
-        job.state,
-        str(job.gpus),
-        readable(job.used_gpu_hours),
-        "-" if hours is None else f"{readable(hours.value)} ({readable(hours.low)} to {readable(hours.high)})",
-        "-" if ratio is None else f"{ratio:.3g}",
-        INSIDE[job.is_inside],
-    )
-
-
-AUDIT_HEADER = ("job", "state", "GPUs", "verdict", "reason")
-
-
-def audit_report(audited: JobAudit) -> str:
-    """Recorded jobs as text, those that would have been denied first, and totals."""
-    order = ("deny", "warn", "unknown", "ok")
-    jobs = sorted(audited.jobs, key=lambda one: order.index(one.verdict))
-    rows = [
-        (one.job, one.state or "-", "-" if one.gpus is None else str(one.gpus), one.verdict, one.reason) for one in jobs
-    ]
-    counts = ", ".join(f"{audited.verdicts.get(verdict, 0)} {verdict}" for verdict in order)
-    lists = {
-        "Not judged": [f"{count} {code}" for code, count in sorted(audited.not_judged.items())],
-        "Notes": [
-            *_audit_note(audited.denied_but_completed, "would have been denied, and completed: read their reasons"),
-            *_audit_note(audited.passed_over, "without GPUs, made by other objects, or of kinds that are not read"),
-            *_audit_note(audited.unreadable, "records cannot be read"),
-        ],
-    }
-    head = ["\n".join(table([AUDIT_HEADER, *rows]))] if rows else []
-    return "\n\n".join([*head, f"{len(jobs)} jobs: {counts}", *sections(lists)])
-
-
-def _audit_note(count: int, text: str) -> tuple[str, ...]:
-    return (f"{count} {text}",) if count else ()
-
-
-MEASURED_HEADER = ("device", "probe", "quantity", "calibration", "counted", "quarantined", "MAPE", "median", "bias")
-TOTALS_HEADER = ("id", "model", "published", "low", "predicted", "high", "error", "inside", "question")
-
-MEMORY_NOTE = "* the estimator has constants from it; GiB off: median and 95th percentile of the errors of small values"
-STEP_NOTE = (
-    "held out: by constants and intervals fitted without the source (MoE: the model); constant MFU, 6PD: mean error "
-    "of one utilisation of each GPU, held out likewise"
-)
-
-
-HELD_OUT_NOTE = (
-    "by constants and intervals fitted without the source; other methods: one utilisation of each GPU, held out "
-    "likewise, and other tools where they can be asked"
-)
-IN_SAMPLE_NOTE = "In sample: figures by the constants that are served, some of which come from these sources (*)."
-
-
-def accuracy_text(accuracy: Accuracy) -> str:
-    """Accuracy of memory and step time against measurements as text: held out first, in sample below."""
-    blocks = {**_held_out_blocks(accuracy.held_out), **_in_sample_blocks(accuracy)}
-    return "\n\n".join([*sections(blocks, ""), _versions(accuracy.versions)])
-
-
-def _held_out_blocks(board: Scoreboard) -> dict[str, list[str]]:
-    from service.evaluation.tables import HELD_OUT_HEADER, held_out_cells
-
-    if not board.classes:
-        return {}
-    return {
-        "Held out, by class of question": [
-            *table([HELD_OUT_HEADER, *map(held_out_cells, board.classes)]),
-            "",
-            HELD_OUT_NOTE,
-        ],
-        "Held out, by source": table([HELD_OUT_HEADER, *map(held_out_cells, board.sources)]),
-        "Farthest off, held out": [f"  {_point_line(point)}" for point in board.worst],
-        "GPU-hours of MLPerf Training, for the samples that each run took": _mlperf_lines(board.mlperf),
-    }
-
-
-RUNS_HEADER = ("organisation", "system", "benchmark", "GPUs", "measured", "low", "predicted", "high", "error", "inside")
-
-
-def _mlperf_lines(mlperf: BenchmarkRuns | None) -> list[str]:
-    from service.evaluation.tables import percent
-
-    if mlperf is None:
-        return []
-    lines = [
-        f"  {score.benchmark}: {score.scored} of {score.runs} submissions state their configuration, mean error "
-        f"{percent(score.mape_fraction)}, median {percent(score.median_fraction)}, "
-        f"bias {percent(score.bias_fraction, signed=True)}, {percent(score.coverage80_fraction, digits=0)} inside"
-        for score in mlperf.scores
-    ]
-    rows = [
-        (
-            *(run.organisation, run.system, run.benchmark, str(run.gpus), readable(run.measured_gpu_hours)),
-            *("-" if one is None else readable(one) for one in _ends(run.gpu_hours)),
-            run.reason or percent(run.error_fraction, signed=True),
-            INSIDE[run.is_inside],
-        )
-        for run in mlperf.runs
-    ]
-    return [*lines, "", *table([RUNS_HEADER, *rows])]
-
-
-def _point_line(point: AccuracyPoint) -> str:
-    amount = in_bytes if point.unit == "bytes" else in_seconds
-    why = "" if point.known_difference is None else f"; {point.known_difference}"
-    figures = f"{amount(point.measured)} measured, {amount(point.predicted)} predicted"
-    return f"{point.id} ({point.quantity}, {point.memory_class}): {figures}, {100 * point.error_fraction:+.1f} %{why}"
-
-
-def _in_sample_blocks(accuracy: Accuracy) -> dict[str, list[str]]:
-    from service.evaluation.tables import HEADER, memory_lines
-
-    memory = [group for group in accuracy.groups if group.quantity != "step"]
-    groups = [line for group in (*memory, accuracy.all) for line in memory_lines(group)]
-    verdicts = {"all rows": accuracy.verdicts, "stated in full": accuracy.verdicts.full_config}
-    return {
-        IN_SAMPLE_NOTE: [*table([HEADER, *groups]), "", MEMORY_NOTE],
-        "Not scored, by reason": _counts(accuracy.all.not_expressible),
-        "Verdicts": [f"  {name}: {_verdicts(counts)}" for name, counts in verdicts.items()],
-        "Wrong verdicts": [
-            f"  {row.id} ({row.outcome}, predicted {row.verdict}): {row.reason}" for row in accuracy.verdicts.wrong
-        ],
-        "Farthest off": [
-            f"  {row.id} ({row.quantity}, {row.memory_class}): {in_bytes(row.measured_bytes)} measured, "
-            f"{100 * row.error_fraction:+.1f} %; {row.reason}"
-            for row in accuracy.rows_worst
-        ],
-        **_step_blocks(accuracy),
-        "Measured by workers": measured_lines(accuracy.measured),
-    }
-
-
-def _counts(reasons: Mapping[str, int]) -> list[str]:
-    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    return [f"  {count:5d}  {reason}" for reason, count in ordered]
-
-
-def _verdicts(counts: VerdictCounts) -> str:
-    kinds = f"{counts.ran_fits} fit, {counts.ran_at_risk} at risk, {counts.ran_out_of_memory} out of memory"
-    beyond = f"{counts.ran_beyond_margin} by more than 2 %"
-    roomy = f"{counts.roomy_at_risk} of {counts.roomy} below 85 % of the memory at risk"
-    unscored = sum(counts.ran_out_not_expressible.values())
-    out = f"{counts.ran_out} ran out: {counts.ran_out_told} predicted, {unscored} not expressible"
-    return f"{counts.ran} ran: {kinds} ({beyond}), {roomy}; {out}"
-
-
-def _step_blocks(accuracy: Accuracy) -> dict[str, list[str]]:
-    from service.evaluation.tables import STEP_HEADER, step_cells_of, step_groups
-
-    groups = step_groups(accuracy)
-    if not groups:
-        return {}
-    reasons: Counter[str] = Counter()
-    for group in groups[: len(groups) - len(accuracy.steps)]:
-        reasons.update(group.not_expressible)
-    worst = []
-    for row in accuracy.steps_worst:
-        parts = ", ".join(f"{part.kind} {part.seconds:.4g} s" for part in row.parts)
-        measured = f"{row.measured_seconds:.4g} s measured, {100 * row.error_fraction:+.1f} %"
-        worst.append(f"  {row.id} ({row.step_class}): {measured}; {parts}; {row.reason}")
-    return {
-        "Steps stated in full": [*table([STEP_HEADER, *map(step_cells_of, groups)]), "", STEP_NOTE],
-        "Steps not scored, by reason": _counts(reasons),
-        "Steps farthest off": worst,
-    }
-
-
-def measured_lines(accuracy: MeasuredAccuracy) -> list[str]:
-    """Accuracy on workers' measurements as text."""
-    peaks, products = accuracy.counted_peaks, accuracy.products
-    lines = []
-    if peaks.mape_fraction is not None and peaks.largest_fraction is not None:
-        lines.append(
-            f"  live tensors of {len(peaks.rows)} counted steps: {peaks.mape_fraction:.1%} off on average, "
-            f"{peaks.largest_fraction:.1%} at most"
-        )
-    if products is not None:
-        lines.append(
-            f"  {products.products} matrix products on {products.device} ({products.threads} threads): "
-            f"{products.held_out_fraction:.1%} off where the other half of the shapes was measured, "
-            f"{products.before_fraction:.1%} before; two runs are {products.noise_fraction:.1%} apart"
-        )
-    rows = []
-    for group in accuracy.own or ():
-        errors = (group.mape_fraction, group.median_fraction, group.bias_fraction)
-        names = (group.device, group.probe, group.quantity, group.calibration or "-")
-        percents = ("-" if error is None else f"{error:.1%}" for error in errors)
-        rows.append((*names, str(group.measurements), str(group.quarantined), *percents))
-    return [*lines, *(table([MEASURED_HEADER, *rows]) if rows else [])]
-
-
-REVEALED_HEADER = ("class", "rows", "median", "MAPE", "bias", "p90", "in 80 %")
-
-
-def revealed_text(revealed: Revealed) -> str:
-    """Predictions beside what was measured, as text."""
-    from service.evaluation.tables import percent
-
-    rows = [
-        (
-            one.memory_class,
-            str(one.scored),
-            percent(one.median_fraction),
-            percent(one.mape_fraction),
-            percent(one.bias_fraction, signed=True),
-            percent(one.p90_fraction),
-            percent(one.coverage80_fraction, digits=0),
-        )
-        for one in revealed.classes
-    ]
-    blocks = {
-        f"Predicted by formulas {revealed.formulas}, digest {revealed.predictions_digest[:16]}": table(
-            [REVEALED_HEADER, *rows]
-        ),
-        "Rows": [f"  {_point_line(point)}" for point in revealed.points],
-        "Not scored": [f"  {one.id}: {one.reason}" for one in revealed.refused],
-    }
-    return "\n\n".join(sections(blocks, ""))
-
-
-def totals_text(totals: TotalsAccuracy) -> str:
-    """GPU-hours of published runs and their predictions as text."""
-    main = [row for row in totals.rows if row.describes_main_run]
-    others = [row for row in totals.rows if not row.describes_main_run and row.is_inside is not None]
-    left_out = [row for row in totals.rows if row.is_inside is None]
-    blocks = {
-        "GPU-hours of main runs": table([TOTALS_HEADER, *map(_totals_cells, main)], indent="  "),
-        "Other runs, scored separately": table([TOTALS_HEADER, *map(_totals_cells, others)], indent="  "),
-        "Not compared": [f"  {row.id} {row.model}: {row.reason}; {row.decided}" for row in left_out],
-        "Sum": [f"  {group.name}: {_group_summary(group)}" for group in (totals.main_runs, totals.beside)],
-    }
-    return "\n\n".join(sections(blocks, ""))
-
-
-def _totals_cells(row: TotalsRow) -> tuple[str, ...]:
-    hours = ["-" if one is None else readable(one) for one in (row.published_gpu_hours, *_ends(row.gpu_hours))]
-    error = "-" if row.error_fraction is None else f"{100 * row.error_fraction:+.0f} %"
-    assumed = f"; not published: {', '.join(row.assumed)}" if row.assumed else ""
-    return row.id, row.model, *hours, error, INSIDE[row.is_inside], f"{row.layout or row.reason}{assumed}"
-
-
-def _group_summary(group: TotalsGroup) -> str:
-    if group.inside_fraction is None or group.mape_fraction is None or group.bias_fraction is None:
-        return f"{group.rows} rows, none compared"
-    return (
-        f"{group.inside} of {group.scored} compared inside the interval "
-        f"({100 * group.inside_fraction:.0f} %; {group.held_out_inside} inside one that never saw their source), "
-        f"{group.rows} rows in all, MAPE {100 * group.mape_fraction:.0f} %, "
-        f"bias {100 * group.bias_fraction:+.0f} %"
-    )

@@ -125,7 +125,7 @@ class RowTable:
             identity: Sequence[str] | None = [getattr(current, name) for name in TELLS_PRICES_APART]
         else:
             ended = connection.execute(sa.select(*columns).where(self.table.c.until_change.is_not(None)))
-            identity = next((row for row in ended if price_id(row) == key), None)
+            identity = next((row for row in ended if price_id(tuple(row)) == key), None)
         return None if identity is None else sa.and_(*(c == value for c, value in zip(columns, identity, strict=True)))
 
     def _spread(self, record: Record) -> Record:

@@ -243,8 +243,13 @@ FlatQuestion = Annotated[Any, FlatForm("FlatQuestion", "A question in its flat f
 
 
 def body_of_flat(
-    parameters: Sequence[tuple[str, str]], *, decimal_mark: DecimalMark = ".", beside: Collection[str] = ()
+    parameters: Sequence[tuple[str, str]],
+    *,
+    decimal_mark: DecimalMark = ".",
+    beside: Collection[str] = (),
+    has_cluster: bool = False,
 ) -> dict[str, Any]:
+    """The nested body of a flat one; `has_cluster` where a question that it changes names the cluster of its nodes."""
     texts: dict[str, list[str]] = {}
     unknown: list[str] = []
     others: list[tuple[str, str, str]] = []
@@ -263,12 +268,12 @@ def body_of_flat(
     for name, given in texts.items():
         field = flat_fields()[name]
         try:
-            _put(body, field.path, _value(field, given, decimal_mark))
+            _put(body, field.path, field_value(field, given, decimal_mark))
         except Refused as refused:
             problems.extend(refused.problems)
     for part, name, text in others:
         _put(body, (part, name), text)
-    if "nodes" in texts and not {"cluster", "gpu"} & texts.keys():
+    if "nodes" in texts and not has_cluster and not {"cluster", "gpu"} & texts.keys():
         problems.append(NODES_WITHOUT_CLUSTER)
     if problems:
         raise Refused(*problems)
@@ -278,7 +283,7 @@ def body_of_flat(
 @cache
 def flat_fields() -> Mapping[str, FlatField]:
     presets = [FlatField(name=part, path=(part, "preset")) for part in PRESETS]
-    every = presets + [field for part, kind in QUESTION_SPECS for field in _fields_of(kind, (part,))]
+    every = presets + [field for part, kind in QUESTION_SPECS for field in spec_fields(kind, (part,))]
     named: dict[str, FlatField] = {}
     for field in every:
         named.setdefault(field.name, field)  # terms of a price are given the same way to a list and to a rate card
@@ -291,18 +296,19 @@ def flat_name(path: str) -> str:
     return next((field.name for field in flat_fields().values() if field.path == steps), path)
 
 
-def _fields_of(kind: type, path: tuple[str, ...]) -> list[FlatField]:
+def spec_fields(kind: type, path: tuple[str, ...]) -> list[FlatField]:
+    """Flat fields of a dataclass that stands at a path of the body."""
     hints = get_type_hints(kind)
     results: list[FlatField] = []
     for field in fields(kind):
         plain, inner = _alternatives(hints[field.name])
         field_path = (*path, field.name)
         if plain is None and inner is not None:
-            results.extend(_prefixed(field.name, _fields_of(inner, field_path)))
+            results.extend(_prefixed(field.name, spec_fields(inner, field_path)))
             continue
         flat_field = replace(_field(field.name, field_path, plain), spec=kind, field=field.name)
         if inner is not None:  # a name or an object: the name is the object's first field
-            first, *others = _fields_of(inner, field_path)
+            first, *others = spec_fields(inner, field_path)
             results.extend([replace(flat_field, path=first.path), *_prefixed(field.name, others)])
         else:
             results.append(flat_field)
@@ -335,7 +341,8 @@ def _field(name: str, path: tuple[str, ...], hint: Any) -> FlatField:
     return FlatField(name=name, path=path, form=form, choices=choices, is_list=is_list)
 
 
-def _value(field: FlatField, texts: Sequence[str], mark: DecimalMark) -> Any:
+def field_value(field: FlatField, texts: Sequence[str], mark: DecimalMark = ".") -> Any:
+    """The value that the texts of a field spell."""
     if not field.is_list and len(texts) > 1:
         message = f"{field.name} is given {len(texts)} times, and takes one value"
         raise Refused(Problem(field=field.name, code="repeated", message=message, fix="give it once"))

@@ -215,14 +215,27 @@ class UnreadableBody(TraincostError):
 
 
 def body_in(name: str) -> Mapping[str, Any]:
-    """The JSON object in a file."""
+    """The object in a file of JSON; in one of another name, or in standard input, YAML is read, too."""
+    content = bytes_in(name)
     try:
-        body = json.loads(bytes_in(name))
+        body = json.loads(content)
     except (ValueError, RecursionError):
-        raise UnreadableBody(f"{_label(name)} is not JSON; give what POST takes, in UTF-8") from None
+        if name.endswith(".json"):
+            raise UnreadableBody(f"{_label(name)} is not JSON; give what POST takes, in UTF-8") from None
+        body = _yaml_in(name, content)
     if not isinstance(body, dict):
         raise UnreadableBody(f"{_label(name)} is no JSON object; give what POST takes")
     return body
+
+
+def _yaml_in(name: str, content: bytes) -> Any:
+    import yaml
+
+    try:
+        value = yaml.load(content, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
+        return json.loads(json.dumps(value, default=str, allow_nan=False))  # a date as its text
+    except (yaml.YAMLError, TypeError, ValueError, RecursionError):
+        raise UnreadableBody(f"{_label(name)} is not JSON, nor YAML; give what POST takes, in UTF-8") from None
 
 
 def text_in(name: str) -> str:

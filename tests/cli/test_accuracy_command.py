@@ -8,7 +8,7 @@ import pytest
 
 from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
-from service.cli.reports import accuracy_text
+from service.cli.data_reports import accuracy_text
 from service.evaluation.accuracy import accuracy_of, scored_rows
 from service.evaluation.scoring import evaluate_rows, read_file
 from service.evaluation.tables import PUBLISHED

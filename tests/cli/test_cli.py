@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 
 from service import __version__
 from service.catalogue import shipped_catalogue
-from service.cli.application import FAMILIES, family_commands, main
+from service.cli.application import COMMANDS, SHORT_HELP, main
+from service.cli.console import EXIT_CODES
+from service.cli.options import COMMON
 from service.cli.reports import report
 from service.features.estimates.answers import answer
 from service.validation.flat import ALIASES, flat_fields
@@ -52,12 +55,13 @@ def test_json_is_what_the_api_sends(run: Command) -> None:
     assert json.loads(ran.out) == json.loads(json.dumps(to_wire(answer(read_question(body, catalogue), catalogue))))
 
 
-def test_every_field_is_an_option_with_its_meaning(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "400")
-    shown = run("--help").out
+def test_every_field_is_an_option_with_its_meaning(run: Command) -> None:
+    shown = run("--help-all").out
+    bare = "".join(shown.split())
     for field in flat_fields().values():
         assert re.search(rf"--{field.name.replace('_', '-')}[ ,]", shown)
-        assert field.meaning in shown
+        assert "".join(field.meaning.split()) in bare
+    assert all("".join(meaning.split()) in bare for _, meaning in EXIT_CODES)
     for alias in ALIASES:
         assert re.search(rf"--{alias}[ ,]", shown)
 
@@ -108,7 +112,7 @@ def test_the_model_may_stand_alone_and_is_given_once(run: Command) -> None:
 
 
 def test_an_argument_that_a_command_does_not_take_is_named(commands: Commands) -> None:
-    for words in (["plan", "job.json", "surplus"], ["keys", "list", "surplus"], ["doctor", "surplus"]):
+    for words in (["import", "train.sh", "surplus"], ["keys", "list", "surplus"], ["doctor", "surplus"]):
         ran = commands(words[0])(*words[1:])
         assert (ran.code, ran.out) == (2, "")
         assert "Unexpected argument 'surplus'. Give the name of its option before it" in ran.err
@@ -118,22 +122,48 @@ def test_nodes_of_a_gpu_are_its_size(run: Command) -> None:
     assert run(*ASKED[:4], "--nodes", "1", *ASKED[6:]) == run(*ASKED)
 
 
+def shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
+    monkeypatch.setattr(sys, "argv", ["traincost", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
 def test_the_command_says_its_version_and_first_what_people_want(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown = []
-    for words in (["--version"], ["--help"], ["serve", "--help"]):
-        monkeypatch.setattr(sys, "argv", ["traincost", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert ended.value.code == 0
-        shown.append(capsys.readouterr().out)
-    version, commands, serve = shown
-    assert version == f"traincost {__version__}\n"
-    names = ["estimate", "serve", "write-"]
-    assert sorted(names, key=lambda name: commands.index(f" {name}")) == names
-    assert commands.index("To work on traincost itself") < commands.index(" write-")
-    assert "Args:" not in serve
+    assert shown(capsys, monkeypatch, "--version") == f"traincost {__version__}\n"
+    short, whole = (shown(capsys, monkeypatch, word) for word in ("-h", "--help-all"))
+    assert max(map(len, whole.splitlines())) <= 80
+    for title, modules in COMMANDS.items():
+        lines = [f"  {name} " for names in modules.values() for name in names]
+        assert all(line in whole for line in lines)
+        assert (title in short) is (title in SHORT_HELP)
+    assert short.index(" estimate ") < short.index(" serve ")
+    assert "Args:" not in shown(capsys, monkeypatch, "serve", "--help")
+
+
+QUESTIONS = [*COMMANDS["Questions, answered here"]["questions"], "export"]
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_help_of_a_command_is_one_screen_with_examples_that_it_understands(name: str, commands: Commands) -> None:
+    lines = commands(name)("-h").out.splitlines()
+    assert len(lines) <= 45
+    assert max(map(len, lines)) <= 80
+    examples = re.sub(r" \\\n +", " ", "\n".join(lines)).split("Examples:\n")[1].split("\n\n")[0].splitlines()
+    assert len(examples) >= 2
+    assert all(line.startswith(f"  traincost {name} ") for line in examples)
+    named = {word for line in examples for word in re.findall(r" (--[a-z-]+)", line)}
+    words = [word for option in sorted(named) for word in (option, "no-file.json")]
+    errors = [line for line in commands(name)("x", *words, "--unheard-of").err.splitlines() if "No such option" in line]
+    assert [line.split()[4] for line in errors] == ["--unheard-of"]
+
+
+def test_common_options_of_the_help_are_fields() -> None:
+    names = [name for row, _ in COMMON for name in re.findall(r"--([a-z-]+)", row)]
+    assert {ALIASES.get(name, name.replace("-", "_")) for name in names} <= flat_fields().keys()
 
 
 SEEN = """
@@ -163,13 +193,23 @@ def test_an_estimate_imports_no_server_and_no_other_family_of_commands() -> None
     assert not {"fastapi", "httpx", "numpy", "rich", "sqlalchemy", "uvicorn"} & loaded
     assert "typer._adapters" not in loaded
     assert {name for name in loaded if name.startswith("service.cli.")} == {
-        f"service.cli.{name}" for name in ("application", "console", "questions", "reports")
+        f"service.cli.{name}" for name in ("application", "console", "options", "questions", "reports")
     }
 
 
-def test_each_family_defines_the_commands_of_its_list() -> None:
-    for family, names in FAMILIES.items():
-        assert tuple(family_commands(family)) == names
+@pytest.mark.parametrize("words", [["--help"], ["estimate", "-h"], ["plan", "--help"]])
+def test_help_imports_no_estimator_and_no_library_of_tables(words: list[str]) -> None:
+    loaded = _loaded_by(*words)
+    assert not {"numpy", "pydantic", "rich", "service.catalogue", "service.estimator", "service.validation"} & loaded
+
+
+def test_each_module_defines_the_commands_of_its_list() -> None:
+    listed = {name: module for modules in COMMANDS.values() for module, names in modules.items() for name in names}
+    for module in dict.fromkeys(listed.values()):
+        app = import_module(f"service.cli.{module}").app
+        found = [*(one.name or one.callback.__name__.replace("_", "-") for one in app.registered_commands)]
+        found += [one.name for one in app.registered_groups]
+        assert sorted(found) == sorted(name for name, of in listed.items() if of == module)
 
 
 def test_an_unknown_option_names_the_nearest(run: Command) -> None:

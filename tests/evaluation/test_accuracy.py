@@ -15,7 +15,7 @@ from service.calibration.observations import Observed, counted_peaks
 from service.calibration.scores import FITTED_SOURCES, READ_OFF, score, spread_fraction
 from service.calibration.tables import MEMORY, shipped_rows
 from service.catalogue import shipped_catalogue
-from service.cli.reports import measured_lines
+from service.cli.data_reports import measured_lines
 from service.estimator.memory.device import LEAST_RESIDUAL, RESIDUALS, class_of
 from service.evaluation.accuracy import LISTED_ROWS, accuracy_of, evaluated_peaks, shipped_measured, with_own_accuracy
 from service.evaluation.scoring import Evaluation, evaluate_row

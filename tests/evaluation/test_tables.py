@@ -7,7 +7,7 @@ import pytest
 
 from service.answers.accuracy import Accuracy
 from service.calibration.tables import shipped_rows
-from service.cli.reports import accuracy_text
+from service.cli.data_reports import accuracy_text
 from service.errors import StartupError
 from service.evaluation.scoring import Evaluation
 from service.evaluation.tables import README, ROW_COLUMNS, readme_with, rows_csv

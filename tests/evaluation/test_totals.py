@@ -11,7 +11,7 @@ from service.answers.accuracy import TotalsAccuracy, TotalsRow
 from service.calibration.scores import run_spread, shipped_ends
 from service.calibration.tables import MeasuredRow, NotExpressible, describes_main_run, shipped_toml, shipped_totals
 from service.catalogue import shipped_catalogue
-from service.cli.reports import totals_text
+from service.cli.data_reports import totals_text
 from service.estimator import Model, estimate_memory
 from service.estimator.model.counts import count_parameters
 from service.estimator.run.totals import RUN_RESIDUALS

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from service.answers.diagnoses import ReconciledJob, Reconciliation
-from service.cli.reports import reconciliation_csv, reconciliation_report
+from service.cli.data_reports import reconciliation_csv, reconciliation_report
 from service.errors import Refused
 from service.estimator.answer import Interval
 from service.features.reconcile.reconcile import (
