@@ -13,6 +13,7 @@ from service.client import UnreadableExpression, evaluate
 from service.estimator import Question, estimate
 from service.estimator.answer import Explanation
 from service.estimator.explain.explanations import explanations
+from service.estimator.explain.labels import counted
 from service.estimator.question import Checkpointing, Egress, MeasuredStep, OwnedPrice, Price, Storage
 from service.units import COUNT, DIMENSIONS
 from tests.estimator.legal_questions import questions
@@ -132,7 +133,7 @@ _SYMBOLS |= {"^": "**"}
 def _scales() -> dict[str, float]:
     """What the text behind a number multiplies it by."""
     scales = {"s/h": 1.0, "h/day": 1.0, "h/month": 1.0, "h/year": 1.0, "B/GB": 1.0}
-    for dimension in (*DIMENSIONS.values(), COUNT):
+    for dimension in (*DIMENSIONS.values(), COUNT, *counted().values()):
         for unit in dimension.ladder or (dimension.base,):
             behind = dimension.forms.get(unit, f"{{}} {unit}").partition("{}")[2].strip()
             assert scales.setdefault(behind, dimension.scales[unit]) == dimension.scales[unit], behind

@@ -55,7 +55,8 @@ def test_a_pasted_config_is_counted_to_the_unit(sight: Sight) -> None:
     assert sight.text("#verdict-word") == "Fits"
     sight.page.click("#parameters .number")
     sight.page.locator("#explanation .exact").wait_for()
-    assert sight.text("#explanation .exact") == "4022468096"
+    assert sight.text("#explanation .exact") == "4.0225 billion"
+    assert sight.page.locator("#explanation .exact").get_attribute("title") == "exactly 4022468096"
 
 
 def test_a_config_that_is_none_is_refused_beside_it(sight: Sight) -> None:
@@ -118,6 +119,23 @@ def test_every_number_opens_its_explanation_and_gives_the_focus_back(sight: Sigh
         assert "Equation" in sight.text("#explanation-text"), numbers.nth(place).get_attribute("data-path")
         sight.page.keyboard.press("Escape")
         assert numbers.nth(place).evaluate("node => node === document.activeElement")
+
+
+def test_an_explanation_leads_to_those_of_its_inputs_and_back(sight: Sight) -> None:
+    sight.page.click("[data-path='totals.cost_usd.value'] >> nth=0")
+    sight.page.locator("#explanation .worked").wait_for()
+    assert sight.text("#explained") == "Cost"
+    assert re.fullmatch(r"[\d,.]+ GPU-h × \$2\.50/GPU-h = \$[\d,]+", sight.text("#explanation .worked"))
+    for ref, label in (("totals.gpu_hours.value", "GPU-hours"), ("step.step_seconds.value", "Time of a step")):
+        sight.page.click(f"#explanation [data-ref='{ref}']")
+        assert sight.text("#explained") == label
+    sight.page.click("#explanation [data-ref='step.parts.gemm.seconds']")
+    assert sight.page.locator("#explanation .sources a").count() > 0
+    for label in ("Time of a step", "GPU-hours", "Cost"):
+        sight.page.click("#explanation-back")
+        assert sight.text("#explained") == label
+    assert sight.page.locator("#explanation-back").is_hidden()
+    sight.page.keyboard.press("Escape")
 
 
 def test_bytes_are_told_in_either_unit(sight: Sight) -> None:

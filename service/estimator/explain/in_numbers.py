@@ -143,9 +143,16 @@ def _multiplied(node: ast.BinOp, scope: _Scope) -> _Piece:
     if right.exact == 1 or (times and left.exact == 1):
         kept = left if right.exact == 1 else right
         return replace(kept, exact=exact, value=value)
-    dimension = left.dimension if right.dimension is COUNT else right.dimension if left.dimension is COUNT else COUNT
+    dimension = _dimension_of(left.dimension, right.dimension)
     text = f"{left.within(_PRODUCT)} {'×' if times else '÷'} {right.within(_PRODUCT if times else _ATOM)}"
     return _Piece(text, _PRODUCT, exact, value, dimension)
+
+
+def _dimension_of(left: Dimension, right: Dimension) -> Dimension:
+    """Dimension of a product or quotient: that of one of both where the other is a count."""
+    if right.base == COUNT.base:
+        return COUNT if left.base == COUNT.base else left
+    return right if left.base == COUNT.base else COUNT
 
 
 def _floored(node: ast.BinOp, scope: _Scope) -> _Piece:

@@ -2,11 +2,12 @@
 
 import re
 import tomllib
+from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from service.units import DIMENSIONS, Dimension, dimension_of
+from service.units import COUNT, DIMENSIONS, Dimension, dimension_of
 
 _ACRONYMS = {"gpu": "GPU", "gpus": "GPUs", "flop": "FLOP", "lm": "LM", "mlp": "MLP", "qkv": "QKV"}
 _ENDINGS = (
@@ -95,13 +96,24 @@ def input_dimension(name: str, result: Dimension) -> Dimension:
     amount = _AMOUNT.fullmatch(name)
     if amount and amount[1] not in _TIMES:
         return result
-    return dimension_of([last])
+    return counted().get(last) or dimension_of([last])
+
+
+@cache
+def counted() -> dict[str, Dimension]:
+    """Dimensions of counts, by the names of what they count."""
+    named = {name: f"{{}} {word}" for name, word in _table()["counts"].items()}
+    return {
+        name: replace(COUNT, forms={"1": form} | {unit: form.format(f"{{}} {unit}") for unit in COUNT.ladder[1:]})
+        for name, form in named.items()
+    }
 
 
 @lru_cache(MOST_NAMES)
 def cell_dimension(cell: str) -> Dimension:
     """Dimension of a number of an answer, of a field or of a constant, by its dotted name."""
-    return dimension_of(cell.lower().split("."))
+    names = cell.lower().split(".")
+    return counted().get(names[-1]) or dimension_of(names)
 
 
 def formula_of(name: str) -> str | None:

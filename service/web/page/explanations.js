@@ -1,12 +1,14 @@
 // Where does a number come from? Every number is a button; its equation, inputs and source open beside the page.
 
 import { element, note, place } from "./elements.js";
-import { plain, words, writerOf } from "./numbers.js";
+import { words, writerOf } from "./numbers.js";
 import { post } from "./service.js";
 
 const held = new Map();
 let opener = null;
 let answered = null;
+/** Names of the explanations on the way to the one that is shown. */
+let trail = [];
 
 /** From now on the numbers of the answer are explained by the body that asked for it. */
 export const explainBy = (body) => (answered = body);
@@ -48,44 +50,82 @@ async function explained(body) {
   return held.get(key);
 }
 
-const shown = (value) => (typeof value === "number" ? plain(value) : JSON.stringify(value));
-
-function inputs(given) {
-  const rows = Object.entries(given).flatMap(([name, value]) => [
-    element("dt", {}, words(name)),
-    element("dd", {}, typeof value === "string" ? value || "–" : shown(value)),
-  ]);
-  return rows.length ? [element("h3", {}, "With"), element("dl", { class: "inputs" }, rows)] : [];
+/** The equation in letters and with the numbers put in, the value in bold. */
+function equation(found) {
+  const [value, ...left] = (found.in_numbers ?? "").split(" = ").reverse();
+  const worked = element("p", { class: "worked" }, left.reverse().join(" = "), " = ", element("strong", {}, value));
+  return [
+    found.equation || found.in_numbers ? element("h3", {}, "Equation") : null,
+    found.equation ? element("pre", { tabIndex: 0 }, found.equation) : null,
+    found.in_numbers ? worked : null,
+  ];
 }
 
-function parts(found) {
-  const unit = found.unit ? ` ${found.unit}` : "";
+/** The inputs, each a button to its own explanation where it has one. */
+function inputs(found, all) {
+  const rows = found.shown_inputs.flatMap(({ label, shown, ref }) => [
+    element("dt", {}, label),
+    element("dd", {}, ref ? deeper(ref, shown, all) : shown),
+  ]);
+  const told = Object.entries(found.inputs).filter(([, value]) => typeof value === "string" && value !== "");
+  const texts = told.flatMap(([name, value]) => [element("dt", {}, words(name)), element("dd", {}, value)]);
+  if (!found.in_numbers || !(rows.length + texts.length)) return [];
+  return [element("h3", {}, "With"), element("dl", { class: "inputs" }, rows, texts)];
+}
+
+function deeper(ref, text, all) {
+  const onclick = () => {
+    trail.push(ref);
+    show(all);
+    place("explanation-back").focus();
+  };
+  return element("button", { type: "button", class: "number", "data-ref": ref, onclick }, text);
+}
+
+function source({ kind, text, url }) {
+  const link = url ? element("a", { href: url, target: "_blank", rel: "noopener" }, text) : text;
+  return element("li", {}, element("span", { class: "quiet" }, `${kind}: `), link);
+}
+
+function parts(found, all) {
+  const exact = `exactly ${found.exact}${found.unit ? ` ${found.unit}` : ""}`;
   return [
+    element("p", { class: "exact", title: exact }, found.shown),
     element("p", {}, found.summary),
-    element("p", { class: "exact" }, `${found.exact ?? shown(found.value)}${unit}`),
-    element("h3", {}, "Equation"),
-    element("pre", { tabIndex: 0 }, found.equation),
-    element("h3", {}, "In numbers"),
-    element("pre", { tabIndex: 0 }, found.expression),
-    ...inputs(found.inputs),
+    ...equation(found),
+    ...inputs(found, all),
     element("h3", {}, "Source"),
-    element("p", {}, found.source),
+    element("ul", { class: "sources" }, found.references.map(source)),
   ];
+}
+
+/** Show the explanation at the end of the trail, with a way back to the one before it. */
+function show(all) {
+  const found = all[trail.at(-1)];
+  place("explanation-back").hidden = trail.length < 2;
+  place("explanation-back").onclick = () => {
+    trail.pop();
+    show(all);
+    place(trail.length < 2 ? "explanation-close" : "explanation-back").focus();
+  };
+  if (found) place("explained").textContent = found.label;
+  const none = note("This number is a difference or a sum of others that are explained.");
+  place("explanation-text").replaceChildren(...(found ? parts(found, all) : [none]).filter(Boolean));
 }
 
 async function explain(path, body, from) {
   const dialog = place("explanation");
   opener = from;
+  trail = [path];
+  place("explanation-back").hidden = true;
   place("explained").textContent = words(path.replace(/\.value$/, "").replaceAll(".", " › "));
-  const tell = (...found) => opener === from && place("explanation-text").replaceChildren(...found);
-  tell(note("asking …"));
+  place("explanation-text").replaceChildren(note("asking …"));
   dialog.showModal();
   try {
-    const found = (await explained(body))[path];
-    const none = note("This number is a difference or a sum of others that are explained.");
-    tell(...(found ? parts(found) : [none]));
+    const all = await explained(body);
+    if (opener === from) show(all);
   } catch (error) {
-    tell(note(error.message, "fault"));
+    if (opener === from) place("explanation-text").replaceChildren(note(error.message, "fault"));
   }
 }
 
