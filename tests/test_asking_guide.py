@@ -29,8 +29,8 @@ def _answer(part: str, address: str) -> dict[str, Any]:
     return answer
 
 
-def test_there_are_seventeen_questions() -> None:
-    assert len(COMMANDS) == 17
+def test_there_are_nineteen_questions() -> None:
+    assert len(COMMANDS) == 19
 
 
 def test_what_launchers_write_is_listed_as_it_is_read(address: str) -> None:

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import tomllib
+from math import exp
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,6 +12,10 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from service.estimator.run.totals import RUN_RESIDUALS
+from service.evaluation.shipped import shipped_accuracy
+from service.evaluation.tables import percent
+from service.evaluation.totals import totals_accuracy
 from service.settings import Settings
 from tests.curl import asked
 from tests.guide_pages import differences
@@ -70,40 +75,23 @@ def test_commands_are_the_ones_that_are_checked() -> None:
     assert urlsplit(f"http://{DOCUMENTED}").port == Settings.model_fields["port"].default
 
 
-def _figures(source: str) -> list[list[str]]:
-    text = (SERVICE / "calibration" / "README.md").read_text(encoding="utf-8")
-    return [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith(source)
-    ]
-
-
-def test_accuracy_is_that_of_the_shipped_figures() -> None:
-    """The table of the calibration's README is written by `traincost write-accuracy`, and tested to be fresh."""
-    peaks = [row for row in _figures("| peak |") if "*" not in row[1] and row[1] != "all" and row[5] != "0"]
-    scored = [int(row[5]) for row in peaks]
-
-    def mean(column: int) -> float:
-        return sum(n * float(row[column].removesuffix(" %")) for n, row in zip(scored, peaks, strict=True)) / sum(
-            scored
-        )
-
-    (memory_error,) = re.findall(rf"mean error ([\d.]+) % over {sum(scored)} peaks", README)
-    assert float(memory_error) == pytest.approx(mean(6), abs=0.1)
-    assert len({row[1] for row in peaks}) == 6
-    assert "from six sources" in README
-    assert f"{mean(10):.0f} % lie inside the 80 % interval" in README
-    (steps,), (experts,) = _figures("| all * | all |"), _figures("| all * | MoE |")
-    assert f"mean error {steps[8]} over {steps[4]} steps; {steps[12]} lie inside the 80 % interval" in README
-    assert f"constant MFU errs by {steps[15]}" in " ".join(README.split())
-    assert f"Mixtures of experts alone: {experts[8]}" in README
-    (runs,) = re.findall(r"(\d+) of the (\d+) main runs", " ".join(_calibration().split()))
-    assert "{} of {} published runs".format(*runs) in README
-    (least, most) = re.findall(r"took between ([\d.]+) and ([\d.]+) times", _calibration())[0]
-    assert f"took {least} to {most} times" in README
-
-
-def _calibration() -> str:
-    return (SERVICE / "calibration" / "README.md").read_text(encoding="utf-8")
+def test_accuracy_is_the_held_out_one() -> None:
+    """Every figure is of sources that neither the prediction nor its interval has seen."""
+    text, board = " ".join(README.split()), shipped_accuracy().held_out
+    scores = {(one.quantity, one.memory_class): one for one in board.classes}
+    for quantity, word in (("peak", "peaks from"), ("step", "steps;")):
+        score = scores[quantity, "all"]
+        assert f"mean error {percent(score.mape_fraction)} over {score.scored} {word}" in text
+        assert f"{percent(score.coverage80_fraction, digits=0)} lie inside the 80 % interval" in text
+    assert f"Mixtures of experts alone: {percent(scores['step', 'MoE'].mape_fraction)}" in text
+    sources = {one.source_key for one in board.sources if one.quantity == "peak"}
+    assert (len(sources), "from six sources" in text) == (6, True)
+    (constant,) = (one for one in scores["step", "all"].others if one.name == "constant MFU")
+    assert f"constant MFU errs by {percent(constant.mape_fraction)}" in text
+    runs = totals_accuracy().main_runs
+    assert f"{runs.held_out_inside} of {runs.scored} published runs lie inside an interval that never saw" in text
+    least, most = map(exp, RUN_RESIDUALS)
+    assert f"80 % took {least:.1f} to {most:.1f} times" in text
 
 
 def test_every_path_of_the_readme_exists() -> None:

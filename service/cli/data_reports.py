@@ -292,7 +292,7 @@ def revealed_text(revealed: Revealed) -> str:
 
 
 def totals_text(totals: TotalsAccuracy) -> str:
-    """GPU-hours of published runs and their predictions as text."""
+    """GPU-hours of published runs and their predictions as text, in intervals that never saw their source."""
     main = [row for row in totals.rows if row.describes_main_run]
     others = [row for row in totals.rows if not row.describes_main_run and row.is_inside is not None]
     left_out = [row for row in totals.rows if row.is_inside is None]
@@ -306,18 +306,18 @@ def totals_text(totals: TotalsAccuracy) -> str:
 
 
 def _totals_cells(row: TotalsRow) -> tuple[str, ...]:
-    hours = ["-" if one is None else readable(one) for one in (row.published_gpu_hours, *ends(row.gpu_hours))]
+    hours = ["-" if one is None else readable(one) for one in (row.published_gpu_hours, *ends(row.held_out_gpu_hours))]
     error = "-" if row.error_fraction is None else f"{100 * row.error_fraction:+.0f} %"
     assumed = f"; not published: {', '.join(row.assumed)}" if row.assumed else ""
-    return row.id, row.model, *hours, error, INSIDE[row.is_inside], f"{row.layout or row.reason}{assumed}"
+    return row.id, row.model, *hours, error, INSIDE[row.is_inside_held_out], f"{row.layout or row.reason}{assumed}"
 
 
 def _group_summary(group: TotalsGroup) -> str:
-    if group.inside_fraction is None or group.mape_fraction is None or group.bias_fraction is None:
+    if group.held_out_inside_fraction is None or group.mape_fraction is None or group.bias_fraction is None:
         return f"{group.rows} rows, none compared"
     return (
-        f"{group.inside} of {group.scored} compared inside the interval "
-        f"({100 * group.inside_fraction:.0f} %; {group.held_out_inside} inside one that never saw their source), "
+        f"{group.held_out_inside} of {group.scored} compared inside an interval that never saw their source "
+        f"({100 * group.held_out_inside_fraction:.0f} %; {group.inside} inside the one that is answered), "
         f"{group.rows} rows in all, MAPE {100 * group.mape_fraction:.0f} %, "
         f"bias {100 * group.bias_fraction:+.0f} %"
     )

@@ -143,7 +143,7 @@ class Client:
 
         Args:
             question: model, recipe, layout, cluster and price
-            explain: with the equation, the inputs and the source of each number
+            explain: with the equation of each number, the numbers put in, and its inputs down to their sources
             rev: revision of the catalogue to answer under; None for that of now
 
         Returns:
