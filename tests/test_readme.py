@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from service.answers.accuracy import HeldOutScore
 from service.estimator.run.totals import RUN_RESIDUALS
 from service.evaluation.shipped import shipped_accuracy
 from service.evaluation.tables import percent
@@ -78,7 +79,7 @@ def test_commands_are_the_ones_that_are_checked() -> None:
 def test_accuracy_is_the_held_out_one() -> None:
     """Every figure is of sources that neither the prediction nor its interval has seen."""
     text, board = " ".join(README.split()), shipped_accuracy().held_out
-    scores = {(one.quantity, one.memory_class): one for one in board.classes}
+    scores: dict[tuple[str, str], HeldOutScore] = {(one.quantity, one.memory_class): one for one in board.classes}
     for quantity, word in (("peak", "peaks from"), ("step", "steps;")):
         score = scores[quantity, "all"]
         assert f"mean error {percent(score.mape_fraction)} over {score.scored} {word}" in text
