@@ -133,7 +133,12 @@ class SensitivityAnswer:
 
 
 ANY_VALUE = Described(
-    {"anyOf": [{"type": kind} for kind in ("string", "number", "boolean", "array", "object", "null")]}
+    {
+        "anyOf": [
+            *({"type": kind} for kind in ("string", "number", "boolean", "object", "null")),
+            {"type": "array", "items": {}},
+        ]
+    }
 )
 """Marks a value of any field of a question."""
 

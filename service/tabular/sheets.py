@@ -1,13 +1,13 @@
-"""Workbooks: one sheet of typed cells as .xlsx, the same bytes each time, or sheets with formulas as .xlsx or .ods."""
+"""Workbooks: sheets of typed cells with formulas, inputs, names and charts, and their .xlsx file."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from functools import cache
 from html import escape
 from io import BytesIO
-from typing import Any, NamedTuple, TypeAlias
-from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
+from typing import Any, Literal, TypeAlias
 
 from service.tabular.csv_text import begins_formula
 
@@ -28,7 +28,8 @@ MICROSOFT_FUNCTIONS = frozenset({"WEBSERVICE", "ENCODEURL"})
 TOKEN = re.compile(
     r"""
     (?P<text>"[^"]*")
-    | (?P<reference>(?:(?P<sheet>\w+)!)?(?P<place>\$?[A-Z]{1,2}\$?[0-9]+))
+    | (?P<reference>(?:(?P<sheet>\w+)!)?(?P<place>\$?[A-Z]{1,2}\$?[0-9]+)(?P<end>:\$?[A-Z]{1,2}\$?[0-9]+)?)(?!\w)
+    | (?P<name>[a-z_]+)
     | (?P<function>[A-Z]+)(?=\()
     | (?P<comma>,)
     """,
@@ -55,9 +56,65 @@ class Heading:
     """A bold text."""
 
     text: str
+    is_over_numbers: bool = False
+    """Whether it stands on the right, as numbers do."""
 
 
-SheetCell: TypeAlias = Plain | Formula | Heading | None
+NumberForm = Literal["general", "count", "number", "rate", "money", "percent", "scientific", "date", "month"]
+"""How a number is shown."""
+
+EXCEL_FORMS: Mapping[NumberForm, str] = {
+    "general": "General", "count": "#,##0_ ", "number": "#,##0.00_ ", "rate": "#,##0.0000_ ", "money": "#,##0.00_ ",
+    "percent": "0.0%_ ", "scientific": "0.000E+00_ ", "date": "yyyy-mm-dd_ ", "month": "mmm yyyy_ ",
+}  # fmt: skip
+"""Formats of numbers in Excel; each ends with the width of a blank, so that a unit beside a number stands apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A value or a formula with its form."""
+
+    value: Plain | Formula
+    form: NumberForm = "general"
+    is_input: bool = False
+    """Whether people are to change it."""
+    is_bold: bool = False
+
+
+SheetCell: TypeAlias = Plain | Formula | Heading | Shown | None
+
+DAY_ZERO = date(1899, 12, 30)
+"""Day 0 of dates in cells."""
+
+
+def day_number(day: date) -> int:
+    """A date as the number that a cell holds.
+
+    >>> day_number(date(2026, 11, 28))
+    46354
+    """
+    return (day - DAY_ZERO).days
+
+
+ValidationRule = Literal["fraction", "positive", "date"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart of some columns of a sheet, drawn beside them."""
+
+    kind: Literal["line", "column"]
+    title: str
+    place: str
+    """Cell at its upper left corner."""
+    categories: str
+    """Range of the labels, as A5:A40."""
+    series: Mapping[str, str]
+    """Ranges of the values by name; the cell above each holds the same name."""
+    unit: str
+    """Title of the axis of values."""
+    width: int = 640
+    height: int = 320
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +128,17 @@ class Sheet:
     """Characters that each column shows."""
     is_table: bool = False
     """Whether the first row is a header, which stays in sight and has filters."""
+    frozen_rows: int = 0
+    """Rows that stay in sight."""
+    is_one_page: bool = False
+    """Whether it prints on one page; any sheet prints one page wide."""
+    rules: Mapping[str, ValidationRule] = field(default_factory=dict)
+    """What inputs take, by their cells."""
+    charts: Sequence[Chart] = ()
+
+
+Names = Mapping[str, str]
+"""Cells by the name that formulas call them, such as Rates!$B$5."""
 
 
 def workbook(header: Sequence[str], rows: Sequence[Sequence[Plain | None]]) -> bytes:
@@ -96,24 +164,6 @@ def excel_formula(formula: str) -> str:
     return f"={TOKEN.sub(spell, formula)}"
 
 
-def open_formula(formula: str) -> str:
-    """A formula as OpenDocument files hold it.
-
-    >>> open_formula('NUMBERVALUE(WEBSERVICE(Inputs!$B$4&$A5&"/x, y"),".",",")')
-    'of:=NUMBERVALUE(COM.MICROSOFT.WEBSERVICE([$Inputs.$B$4]&[.$A5]&"/x, y");".";",")'
-    """
-
-    def spell(token: re.Match[str]) -> str:
-        if token["comma"]:
-            return ";"
-        if token["reference"]:
-            sheet = token["sheet"]
-            return f"[{f'${sheet}' if sheet else ''}.{token['place']}]"
-        return f"COM.MICROSOFT.{token[0]}" if token["function"] in MICROSOFT_FUNCTIONS else token[0]
-
-    return f"of:={TOKEN.sub(spell, formula)}"
-
-
 FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Source: XML 1.0, fifth edition, production 2."""
 
@@ -127,126 +177,125 @@ def xml_text(text: str) -> str:
     return escape(FORBIDDEN.sub("", text))
 
 
-class _Styles(NamedTuple):
-    bold: Any
-    text: Any
-    """Keeps a text that begins like a formula a text when its cell is edited."""
+INPUT_COLOUR, LINE_COLOUR = "#FFF8DC", "#BFBFBF"
+"""Ground of inputs, and the line around them."""
+
+PAPER_A4 = 9
 
 
-def excel_file(sheets: Sequence[Sheet]) -> bytes:
+def excel_file(sheets: Sequence[Sheet], names: Names = {}) -> bytes:  # noqa: B006 - a mapping is read only
     from xlsxwriter import Workbook  # type: ignore[import-untyped]  # the library ships no types
 
     file = BytesIO()
     with Workbook(file, {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}) as book:
         book.set_properties({"created": CREATED})
-        styles = _Styles(book.add_format({"bold": True}), book.add_format({"quote_prefix": True}))
-        for sheet in sheets:
-            page = book.add_worksheet(sheet.name)
-            for column, width in enumerate(sheet.widths):
-                page.set_column(column, column, width)
+        styles = _styles_of(book)
+        pages = [book.add_worksheet(sheet.name) for sheet in sheets]
+        for name, place in names.items():
+            book.define_name(name, f"={place}")
+        for sheet, page in zip(sheets, pages, strict=True):
+            _lay_out(page, sheet)
             for row, cells in enumerate(sheet.rows):
                 for column, cell in enumerate(cells):
                     _write(page, (row, column), cell, styles)
-            if sheet.is_table:
-                page.freeze_panes(1, 0)
-                page.autofilter(0, 0, len(sheet.rows) - 1, len(sheet.widths) - 1)
+            for place, rule in sheet.rules.items():
+                page.data_validation(place, _EXCEL_RULES[rule])
+            for chart in sheet.charts:
+                page.insert_chart(chart.place, _excel_chart(book, sheet.name, chart))
     return file.getvalue()
 
 
-def _write(page: Any, place: tuple[int, int], cell: SheetCell, styles: _Styles) -> None:
+def _styles_of(book: Any) -> Any:
+    """The format of each look of a cell, made at its first use."""
+
+    @cache
+    def style(
+        form: NumberForm, *, is_input: bool = False, is_bold: bool = False, is_quoted: bool = False, align: str = ""
+    ) -> Any:
+        look: dict[str, Any] = {"num_format": EXCEL_FORMS[form]} if form != "general" else {}
+        if is_input:
+            look |= {"bg_color": INPUT_COLOUR, "border": 1, "border_color": LINE_COLOUR}
+        if is_bold:
+            look |= {"bold": True}
+        if align:
+            look |= {"align": align}
+        if is_quoted:
+            look |= {"quote_prefix": True}  # keeps a text that begins like a formula a text when its cell is edited
+        return book.add_format(look) if look else None
+
+    return style
+
+
+def _lay_out(page: Any, sheet: Sheet) -> None:
+    for column, width in enumerate(sheet.widths):
+        page.set_column(column, column, width)
+    if sheet.is_table:
+        page.freeze_panes(1, 0)
+        page.autofilter(0, 0, len(sheet.rows) - 1, len(sheet.widths) - 1)
+    else:
+        page.freeze_panes(sheet.frozen_rows, 0)
+    page.set_landscape()
+    page.set_paper(PAPER_A4)
+    page.fit_to_pages(1, 1 if sheet.is_one_page else 0)
+    page.set_footer("&L&A&RPage &P of &N")
+
+
+_EXCEL_RULES: Mapping[ValidationRule, dict[str, Any]] = {
+    "fraction": {
+        "validate": "decimal", "criteria": "between", "minimum": 0, "maximum": 1,
+        "error_title": "A share", "error_message": "Give a share from 0 % to 100 %.",
+    },
+    "positive": {
+        "validate": "decimal", "criteria": ">=", "value": 0,
+        "error_title": "An amount", "error_message": "Give a number of 0 or more.",
+    },
+    "date": {
+        "validate": "date", "criteria": ">=", "value": date(2000, 1, 1),
+        "error_title": "A date", "error_message": "Give a date from 2000 on.",
+    },
+}  # fmt: skip
+
+
+def _excel_chart(book: Any, sheet: str, chart: Chart) -> Any:
+    drawn = book.add_chart({"type": chart.kind})
+    for name, values in chart.series.items():
+        drawn.add_series(
+            {
+                "name": name,
+                "categories": f"={sheet}!{absolute(chart.categories)}",
+                "values": f"={sheet}!{absolute(values)}",
+            }
+        )
+    drawn.set_title({"name": chart.title, "name_font": {"size": 12}})
+    drawn.set_y_axis({"name": chart.unit, "num_format": EXCEL_FORMS["count"]})
+    drawn.set_x_axis({"num_format": EXCEL_FORMS["month"]} if chart.kind == "line" else {})
+    drawn.set_legend({"position": "bottom"} if len(chart.series) > 1 else {"none": True})
+    drawn.set_size({"width": chart.width, "height": chart.height})
+    return drawn
+
+
+def absolute(cells: str) -> str:
+    """A range that does not move when its formula is copied.
+
+    >>> absolute("A5:B40")
+    '$A$5:$B$40'
+    """
+    return re.sub(r"([A-Z]+)([0-9]+)", r"$\1$\2", cells)
+
+
+def _write(page: Any, place: tuple[int, int], cell: SheetCell, styles: Any) -> None:
+    look: dict[str, Any] = {}
+    form: NumberForm = "general"
+    if isinstance(cell, Shown):
+        look, form, cell = {"is_input": cell.is_input, "is_bold": cell.is_bold}, cell.form, cell.value
     if isinstance(cell, Formula):
-        page.write_formula(*place, excel_formula(cell.text), None, cell.value)
+        page.write_formula(*place, excel_formula(cell.text), styles(form, **look), cell.value)
     elif isinstance(cell, Heading):
-        page.write_string(*place, cell.text[:LONGEST_CELL], styles.bold)
+        align = "right" if cell.is_over_numbers else ""
+        page.write_string(*place, cell.text[:LONGEST_CELL], styles(form, is_bold=True, align=align))
     elif isinstance(cell, str):
-        page.write_string(*place, cell[:LONGEST_CELL], styles.text if begins_formula(cell) else None)
+        page.write_string(*place, cell[:LONGEST_CELL], styles(form, is_quoted=begins_formula(cell), **look))
     elif isinstance(cell, bool):
-        page.write_boolean(*place, cell)
+        page.write_boolean(*place, cell, styles(form, **look))
     elif cell is not None:
-        page.write_number(*place, cell)
-
-
-MEDIA_TYPE = "application/vnd.oasis.opendocument.spreadsheet"
-
-_NAMESPACES = " ".join(
-    f'xmlns:{prefix}="urn:oasis:names:tc:opendocument:xmlns:{name}"'
-    for prefix, name in (
-        ("office", "office:1.0"),
-        ("style", "style:1.0"),
-        ("fo", "xsl-fo-compatible:1.0"),
-        ("table", "table:1.0"),
-        ("text", "text:1.0"),
-        ("of", "of:1.2"),
-    )
-)
-_HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
-_MANIFEST = (
-    f'{_HEAD}<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0" '
-    f'manifest:version="1.3"><manifest:file-entry manifest:full-path="/" manifest:media-type="{MEDIA_TYPE}"/>'
-    '<manifest:file-entry manifest:full-path="content.xml" manifest:media-type="text/xml"/></manifest:manifest>'
-)
-_BOLD = (
-    '<style:style style:name="bold" style:family="table-cell">'
-    '<style:text-properties fo:font-weight="bold"/></style:style>'
-)
-_MILLIMETRES = 2.2
-"""Width of one character."""
-
-
-def open_document_file(sheets: Sequence[Sheet]) -> bytes:
-    file = BytesIO()
-    with ZipFile(file, "w") as archive:
-        for name, text, compression in (
-            ("mimetype", MEDIA_TYPE, ZIP_STORED),
-            ("META-INF/manifest.xml", _MANIFEST, ZIP_DEFLATED),
-            ("content.xml", _content(sheets), ZIP_DEFLATED),
-        ):
-            entry = ZipInfo(name, CREATED.timetuple()[:6])
-            entry.compress_type = compression
-            archive.writestr(entry, text)
-    return file.getvalue()
-
-
-def _content(sheets: Sequence[Sheet]) -> str:
-    widths = sorted({width for sheet in sheets for width in sheet.widths})
-    columns = "".join(
-        f'<style:style style:name="w{width}" style:family="table-column"><style:table-column-properties '
-        f'style:column-width="{width * _MILLIMETRES:.1f}mm"/></style:style>'
-        for width in widths
-    )
-    return (
-        f'{_HEAD}<office:document-content {_NAMESPACES} office:version="1.3">'
-        f"<office:automatic-styles>{_BOLD}{columns}</office:automatic-styles>"
-        f"<office:body><office:spreadsheet>{''.join(map(_table, sheets))}</office:spreadsheet></office:body>"
-        "</office:document-content>"
-    )
-
-
-def _table(sheet: Sheet) -> str:
-    columns = "".join(f'<table:table-column table:style-name="w{width}"/>' for width in sheet.widths)
-    rows = "".join(
-        f"<table:table-row>{''.join(map(_cell, cells)) or '<table:table-cell/>'}</table:table-row>"
-        for cells in sheet.rows
-    )
-    return f'<table:table table:name="{xml_text(sheet.name)}">{columns}{rows}</table:table>'
-
-
-def _cell(cell: SheetCell) -> str:
-    if cell is None:
-        return "<table:table-cell/>"
-    if isinstance(cell, Heading):
-        return f'<table:table-cell table:style-name="bold"{_typed(cell.text)}</table:table-cell>'
-    if isinstance(cell, Formula):
-        formula = xml_text(open_formula(cell.text))
-        return f'<table:table-cell table:formula="{formula}"{_typed(cell.value)}</table:table-cell>'
-    return f"<table:table-cell{_typed(cell)}</table:table-cell>"
-
-
-def _typed(value: Plain) -> str:
-    """The rest of the opening tag of a cell, and what the cell shows."""
-    if isinstance(value, bool):
-        return f' office:value-type="boolean" office:boolean-value="{str(value).lower()}">'
-    if isinstance(value, str):
-        paragraphs = "".join(f"<text:p>{xml_text(line)}</text:p>" for line in value.splitlines())
-        return f' office:value-type="string">{paragraphs}'
-    return f' office:value-type="float" office:value="{value!r}">'
+        page.write_number(*place, cell, styles(form, **look))

@@ -1,28 +1,32 @@
-"""Budget workbooks: the fields of a question on one sheet, its numbers as live formulas on another."""
+"""Budgets: a saved question with its answer, what its cost is made of, and other ways to run the same job."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
+from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused, UnknownRevision
-from service.estimator.question import Model
-from service.features.cells.cells import REFRESH, REV
+from service.estimator.answer import Interval
+from service.estimator.complete import CompletePrice
+from service.estimator.question import Model, Price, Question
+from service.estimator.resolve import resolve
+from service.estimator.run.cost import Charge, Usage, charges_of
 from service.features.estimates.answers import answer
-from service.features.estimates.metrics import FITS, fits, metric_named, whole_of
+from service.features.estimates.metrics import FITS, fits, whole_of
 from service.features.estimates.store import stored_answer
 from service.features.scenarios.scenarios import find_scenario
 from service.store import Engine
 from service.store.history import History
 from service.store.keys import Caller
 from service.tabular.csv_text import exact_text
-from service.tabular.sheets import Formula, Heading, Sheet, SheetCell
-from service.units import dimension_of
 from service.validation.flat import LIST_MARK, MEMBER_MARK, NAMING, FlatField, body_of_flat, flat_fields
 from service.validation.question_parts import read_model
-from service.validation.questions import read_question
+from service.validation.questions import ParsedQuestion, read_question
 from service.validation.reading import fields_of
 
 FlatValue = str | int | float
@@ -76,18 +80,10 @@ def _at(path: Sequence[str], body: Mapping[str, Any]) -> Any:
     return value
 
 
-INPUTS, RESULTS = "Inputs", "Results"
-SERVICE, QUERY = f"{INPUTS}!$B$4", f"{INPUTS}!$B$5"
-"""Cells with the address of the service and the query."""
-FIRST_FIELD = 8
-KEY = "key"
-FREE_ROWS = 6
-"""Empty rows for fields that the user adds."""
-
 METRICS = (
     "fits", "memory.oom_probability_fraction", "device_peak_bytes", "memory.usable_bytes", "parameters.total",
-    "total_flop", "step_seconds", "tokens_per_s_per_gpu", "mfu_fraction", "gpu_hours", "days", "cost_usd",
-    "energy_kwh", "carbon_kg_co2e",
+    "total_flop", "step_seconds", "tokens_per_s_per_gpu", "mfu_fraction", "gpu_hours", "billed_gpu_hours", "days",
+    "cost_usd", "energy_kwh", "carbon_kg_co2e",
 )  # fmt: skip
 
 EXAMPLE = (
@@ -96,102 +92,60 @@ EXAMPLE = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """Another way to run the same job."""
+
+    name: str
+    gpus: int
+    verdict: str
+    gpu_hours: float
+    billed_gpu_hours: float
+    days: float
+    usd_per_gpu_hour: float
+    """Price of a GPU-hour that is billed; of owned hardware what it costs beside storage and egress."""
+    discount_fraction: float
+    other_usd: float
+    """Storage and egress."""
+
+
 @dataclass(frozen=True, slots=True)
-class Budget:
+class _Saved:
+    """What a budget is made of."""
+
     title: str
     address: str
     """Address of the service, as `http://host:port`."""
-    fields: Mapping[str, FlatValue]
-    """The question, by the names of its parameters."""
+    saved_on: str
+    """Date of the answer; of an example that of the newest price."""
     revision: str | None
     """Catalogue revision of its numbers; None for the newest."""
+    fields: Mapping[str, FlatValue]
+    """The question, by the names of its parameters."""
     whole: Mapping[str, Any]
     """The answer when the budget was made, by metric path."""
+    links: Mapping[str, str]
+    """Addresses of what the budget rests on, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget(_Saved):
+    """A saved question with what its cost is made of."""
+
+    charges: Sequence[Charge]
+    """Lines of the cost; a rent of next to nothing without a price."""
+    alternatives: Sequence[Alternative]
+    """Other ways to run the job, at most four; none without training tokens or a price."""
 
 
 def example_budget(address: str, catalogue: Catalogue) -> Budget:
-    example = answer(read_question(body_of_flat(EXAMPLE), catalogue), catalogue)
-    fields: dict[str, FlatValue] = {name: _typed(name, text) for name, text in EXAMPLE}
-    return Budget("Llama 3.1 8B on one node", address, fields, catalogue.revision, whole_of(example))
-
-
-def budget_sheets(budget: Budget) -> tuple[Sheet, Sheet]:
-    return _inputs(budget), _results(budget)
-
-
-def _inputs(budget: Budget) -> Sheet:
-    options: dict[str, tuple[FlatValue | None, str]] = {
-        REV: (budget.revision, "Catalogue that the numbers rest on; the newest where empty."),
-        KEY: (None, "A sheet key, where the service asks for one; a reader of the file has the key then."),
-        REFRESH: (None, "Write anything new here to have every number asked again."),
-    }
-    question_rows = {name: (value, flat_fields()[name].meaning) for name, value in budget.fields.items()}
-    rows_by_name = list({**options, **question_rows}.items())
-    fields: list[list[SheetCell]] = [
-        [name, value, meaning, _query_part(row)]
-        for row, (name, (value, meaning)) in enumerate(rows_by_name, start=FIRST_FIELD)
-    ]
-    last = FIRST_FIELD + len(fields) + FREE_ROWS
-    fields += [[None, None, None, _query_part(row)] for row in range(FIRST_FIELD + len(fields), last)]
-    pieces = "&".join(f"D{row}" for row in range(FIRST_FIELD, last))
-    rows: list[list[SheetCell]] = [
-        [Heading(budget.title)],
-        [f"Change column B, and the sheet {RESULTS} asks the service. An empty cell takes the default."],
-        ["More fields go into the empty rows below, by the names that the service lists at /v1/choices and /docs."],
-        ["service", budget.address, "Where the service is."],
-        ["query", Formula(f'"on_error=text"&{pieces}'), "What the fields ask; it is made from column D."],
-        [],
-        [Heading("field"), Heading("value"), Heading("meaning"), Heading("part of the query")],
-        *fields,
-    ]
-    return Sheet(INPUTS, rows, (24, 28, 60, 30))
-
-
-def _query_part(row: int) -> Formula:
-    """Part of the query for a field, in no locale: booleans become 1 and 0, a decimal comma a point."""
-    number = f'IF(ISNUMBER(B{row}),SUBSTITUTE(B{row},",","."),B{row})'
-    text = f'"&"&A{row}&"="&ENCODEURL(IF(ISLOGICAL(B{row}),IF(B{row},1,0),{number}))'
-    return Formula(f'IF(OR(A{row}="",B{row}=""),"",{text})')
-
-
-def _results(budget: Budget) -> Sheet:
-    names = ("number", "value", "low", "high", "unit", "when saved")
-    first = 5
-    rows: list[list[SheetCell]] = [
-        [Heading(budget.title)],
-        ["reason", Formula(f'WEBSERVICE({SERVICE}&"/v1/cell/why?"&{QUERY})', "ok"), "ok, or what is to be mended"],
-        [],
-        [Heading(name) for name in names],
-        *(_result_row(row, name, budget.whole) for row, name in enumerate(METRICS, start=first)),
-    ]
-    return Sheet(RESULTS, rows, (32, 22, 22, 22, 12, 22))
-
-
-def _result_row(row: int, name: str, whole: Mapping[str, Any]) -> list[SheetCell]:
-    metric = metric_named(name)
-    number = metric.read(whole)
-    ends = number if isinstance(number, Mapping) else {"value": number}
-    value = _cell_value(ends.get("value"))
-    low, high = (
-        _cell_formula(row, f".{end}", _cell_value(ends.get(end))) if metric.is_interval else None
-        for end in ("low", "high")
-    )
-    return [name, _cell_formula(row, "", value), low, high, dimension_of(metric.path).base, value]
-
-
-def _cell_formula(row: int, end: str, value: float | None) -> Formula:
-    """Formula that shows a number, or the reason why there is none."""
-    text = f'WEBSERVICE({SERVICE}&"/v1/cell/"&$A{row}&"{end}?"&{QUERY})'
-    return Formula(f'IFERROR(NUMBERVALUE({text},".",","),{text})', "" if value is None else value)
-
-
-def _cell_value(value: float | None) -> float | None:
-    return int(value) if isinstance(value, bool) else value
-
-
-def _typed(name: str, text: str) -> FlatValue:
-    form = flat_fields()[name].form
-    return float(text) if form == "number" else int(float(text)) if form == "integer" else text
+    given: dict[str, FlatValue] = {name: _typed(name, text) for name, text in EXAMPLE}
+    parsed = read_question(body_of_flat(EXAMPLE), catalogue)
+    whole = whole_of(answer(parsed, catalogue))
+    title, saved_on = "Llama 3.1 8B on one node", f"{catalogue.price_index.newest_as_of}-01"[:10]
+    links = {"Question": f"{address}/v1/estimates?{urlencode(EXAMPLE)}"}
+    saved = _Saved(title, address, saved_on, catalogue.revision, given, whole, links)
+    return _budget(saved, parsed, catalogue)
 
 
 def scenario_budget(
@@ -206,5 +160,72 @@ def scenario_budget(
         catalogue = catalogue_at(scenario.catalogue)
     except UnknownRevision:
         catalogue, pinned = history.view(scenario.owner), None
-    fields = flat_question(question, catalogue)
-    return Budget(scenario.name, address, fields, pinned, {**stored, FITS: fits(stored["verdict"])})
+    given, parsed = flat_question(question, catalogue), read_question(question, catalogue)
+    whole = {**stored, FITS: fits(stored["verdict"])}
+    path = f"{address}/v1/scenarios/{scenario.id}?revision={scenario.revision}"
+    links = {"Scenario": path, "Stored answer": f"{address}/v1/estimates/{scenario.estimate_id}"}
+    saved = _Saved(scenario.name, address, scenario.changed_at[:10], pinned, given, whole, links)
+    return _budget(saved, parsed, catalogue)
+
+
+def _budget(saved: _Saved, parsed: ParsedQuestion, catalogue: Catalogue) -> Budget:
+    priced = parsed.question if parsed.question.price else replace(parsed.question, price=FREE)
+    nothing, some = Interval(0.0, 0.0, 0.0, "exact"), Interval(1.0, 1.0, 1.0, "exact")
+    spare = some if (saved.whole["totals"] or {}).get("spare_gpus") else nothing
+    used = Usage(gpu_hours=nothing, spare_gpu_hours=spare, billed_gpu_hours=nothing, days=nothing, energy_kwh=nothing)
+    return Budget(
+        **{field.name: getattr(saved, field.name) for field in fields(_Saved)},
+        charges=charges_of(resolve(priced), used),
+        alternatives=tuple(_alternatives(parsed, catalogue)),
+    )
+
+
+FREE = Price(usd_per_gpu_hour=1e-4)
+"""Price that stands in a budget until its reader types one."""
+
+
+def _alternatives(parsed: ParsedQuestion, catalogue: Catalogue) -> Iterator[Alternative]:
+    question = parsed.question
+    if question.recipe.training_tokens is None or question.price is None:
+        return
+    gpus, gpu = question.cluster.gpus, question.gpu.slug
+    variants: list[tuple[str, Question]] = []
+    for name, count in (("Twice the GPUs", gpus * 2), ("Half the GPUs", gpus // 2)):
+        batch = resolve(question).question.recipe.global_batch
+        recipe = replace(question.recipe, global_batch=batch, global_batch_tokens=None)
+        cluster, layout = replace(question.cluster, gpus=count), replace(question.layout, data=None)
+        variants.append((name, replace(question, recipe=recipe, cluster=cluster, layout=layout)))
+    for model in ("on-demand", "spot"):
+        rows = [row for row in catalogue.price_index.of_gpu(gpu) if row.price_model == model]
+        if rows:
+            row = min(rows, key=lambda one: one.usd_per_gpu_hour)
+            price = Price(usd_per_gpu_hour=row.usd_per_gpu_hour, price_model=row.price_model, as_of=row.as_of)
+            variants.append((f"{row.provider}, {model}", replace(question, price=price)))
+    for name, variant in variants:
+        with suppress(Refused):
+            yield _alternative(name, answer(replace(parsed, question=variant), catalogue, advise=False))
+
+
+def _alternative(name: str, found: Answer) -> Alternative:
+    totals, price = found.totals, found.resolved.price
+    if totals is None or totals.cost is None:
+        raise Refused
+    other = sum(line.usd.value for line in totals.cost if line.kind in ("storage", "egress"))
+    owned = sum(line.usd.value for line in totals.cost) - other
+    rent = price.usd_per_gpu_hour if isinstance(price, CompletePrice) else owned / totals.billed_gpu_hours.value
+    return Alternative(
+        name=name,
+        gpus=found.resolved.cluster.gpus,
+        verdict=found.verdict,
+        gpu_hours=totals.gpu_hours.value,
+        billed_gpu_hours=totals.billed_gpu_hours.value,
+        days=totals.days.value,
+        usd_per_gpu_hour=rent,
+        discount_fraction=price.discount_fraction if isinstance(price, CompletePrice) else 0.0,
+        other_usd=other,
+    )
+
+
+def _typed(name: str, text: str) -> FlatValue:
+    form = flat_fields()[name].form
+    return float(text) if form == "number" else int(float(text)) if form == "integer" else text

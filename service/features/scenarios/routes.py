@@ -1,5 +1,6 @@
 """Named questions with their answers, in all of their revisions; their share links and budget workbooks."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -27,13 +28,14 @@ from service.api.openapi import (
 from service.api.pages import GUIDE
 from service.api.requests import JsonBody, PatchBody, RowRevisionDep, StrictRoute, answer
 from service.features.scenarios import scenarios
-from service.features.scenarios.budgets import budget_sheets, example_budget, scenario_budget
+from service.features.scenarios.budgets import Budget, example_budget, scenario_budget
 from service.features.scenarios.scenarios import ScenarioChange, listed_shares
 from service.features.scenarios.schemas import ScenarioPatch, ScenarioRequest, ShareRequest, ShownScenario
+from service.features.scenarios.workbook import workbook_sheets
 from service.store.scenarios import SavedQuestion
-from service.tabular import sheets as open_document
+from service.tabular import open_document
 from service.tabular.lists import ListTypes
-from service.tabular.sheets import Sheet, excel_file
+from service.tabular.sheets import Names, Sheet, excel_file
 from service.validation.reading import to_bytes
 
 router = APIRouter(tags=["scenarios"], route_class=StrictRoute)
@@ -43,10 +45,19 @@ SCENARIO_ID = "scn_ZIjOyq1grjPPQTBxcVsEqg"
 ScenarioId = Annotated[str, Path(description="Id of the scenario.", examples=[SCENARIO_ID])]
 ShareId = Annotated[str, Path(description="Id of the links.", examples=["shr_k3J9x0aZ1bQp"])]
 
-WORKBOOKS: dict[str, tuple[str, Callable[[Sequence[Sheet]], bytes], str]] = {
+WORKBOOKS: dict[str, tuple[str, Callable[[Sequence[Sheet], Names], bytes], str]] = {
     "xlsx": (XLSX, excel_file, "an Excel workbook"),
     "ods": (open_document.MEDIA_TYPE, open_document.open_document_file, "an OpenDocument spreadsheet"),
 }
+
+
+def file_name(title: str) -> str:
+    """A name of a file that every system takes, made of a title.
+
+    >>> file_name("Llama 3.1 8B: on one node/rack")
+    'Llama-3.1-8B-on-one-node-rack'
+    """
+    return re.sub(r"[^A-Za-z0-9._]+", "-", title).strip("-.")[:80] or "budget"
 
 
 def _attachment(name: str) -> dict[str, str]:
@@ -55,17 +66,18 @@ def _attachment(name: str) -> dict[str, str]:
 
 def _add_budgets(ending: str) -> None:
     media_type, write, label = WORKBOOKS[ending]
-    name = f"budget.{ending}"
+
+    def workbook(budget: Budget) -> Response:
+        headers = _attachment(f"{file_name(budget.title)}.{ending}")
+        return Response(write(*workbook_sheets(budget)), media_type=media_type, headers=headers)
 
     def budget(request: Request, database: Database, scenario_id: ScenarioId, revision: RowRevisionDep) -> Response:
         """Return a workbook whose formulas ask again after a change; the catalogue is pinned until rev is cleared."""
         history, caller = request.app.state.history, caller_of(request)
-        budget_contents = scenario_budget(database, history, caller, scenario_id, revision, address_of(request))
-        return Response(write(budget_sheets(budget_contents)), media_type=media_type, headers=_attachment(name))
+        return workbook(scenario_budget(database, history, caller, scenario_id, revision, address_of(request)))
 
     def guide_budget(request: Request) -> Response:  # with the address of this service, so that it works unchanged
-        budget_contents = example_budget(address_of(request), request.app.state.catalogue)
-        return Response(write(budget_sheets(budget_contents)), media_type=media_type, headers=_attachment(name))
+        return workbook(example_budget(address_of(request), request.app.state.catalogue))
 
     router.add_api_route(
         f"{ONE}.{ending}",
@@ -77,7 +89,7 @@ def _add_budgets(ending: str) -> None:
         responses=content(media_type, BINARY),
         openapi_extra=requires("sheet", SHEET_KEY, SHARE_LINK),
     )
-    router.add_api_route(f"/guide/{name}", guide_budget, include_in_schema=False)
+    router.add_api_route(f"/guide/budget.{ending}", guide_budget, include_in_schema=False)
 
 
 def _add_snippet(name: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from openpyxl import load_workbook
 
 from service.features.scenarios.budgets import METRICS
+from service.features.scenarios.workbook import CONTINGENCY
 from tests.api.asking import QUESTION, Ask
 
 CONFIG = {
@@ -38,14 +39,21 @@ def saved(kept: Ask, question: dict[str, Any], name: str = "a budget") -> dict[s
 
 def sheets_of(file: bytes) -> tuple[Any, Any]:
     book = load_workbook(io.BytesIO(file))
-    assert book.sheetnames == ["Inputs", "Results"]
     return book["Inputs"], book["Results"]
 
 
 def query_of(inputs: Any) -> list[tuple[str, str]]:
     """What the fields of a budget ask, worked out as its formulas do."""
     rows = [(row[0].value, row[1].value) for row in inputs.iter_rows(min_row=8) if row[1].value is not None]
-    return [(name, str(int(value) if isinstance(value, bool) else value)) for name, value in rows]
+    rates = {name: place for name, place in inputs.parent.defined_names.items() if place.value.startswith("Rates!")}
+
+    def typed(value: Any) -> Any:
+        if isinstance(value, str) and value.startswith("="):  # a rate, which stands on the sheet of rates
+            sheet, _, place = rates[value[1:]].value.partition("!")
+            return inputs.parent[sheet][place.replace("$", "")].value
+        return int(value) if isinstance(value, bool) else value
+
+    return [(name, str(typed(value))) for name, value in rows]
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -85,6 +93,9 @@ def test_only_formulas_of_ours_run(kept: Ask) -> None:
     cells = [cell for sheet in (inputs, results) for row in sheet.iter_rows() for cell in row]
     formulas = [cell for cell in cells if cell.data_type == "f"]
     assert {cell.column_letter for cell in formulas} == {"B", "C", "D"}
+    book = inputs.parent
+    everywhere = [cell for sheet in book for row in sheet.iter_rows() for cell in row if cell.data_type == "f"]
+    assert not any("evil" in cell.value for cell in everywhere)
     assert not any("evil" in cell.value for cell in formulas)
 
 
@@ -111,8 +122,8 @@ def test_open_document_holds_the_same(kept: Ask) -> None:
     cells = [cell for cell in root.iter() if cell.tag.endswith("}table-cell")]
     assert "<b>&amp; no markup" in "".join(cells[0].itertext())
     formulas = [value for cell in cells for key, value in cell.attrib.items() if key.endswith("}formula")]
-    inputs, results = sheets_of(kept("GET", path).content)
-    excel = [cell for sheet in (inputs, results) for row in sheet.iter_rows() for cell in row if cell.data_type == "f"]
+    book = load_workbook(io.BytesIO(kept("GET", path).content))
+    excel = [cell for sheet in book for row in sheet.iter_rows() for cell in row if cell.data_type == "f"]
     assert len(formulas) == len(excel) > 40
     assert all(formula.startswith("of:=") for formula in formulas)
 
@@ -122,3 +133,59 @@ def test_there_is_none_of_a_scenario_that_is_not_there(ending: str, kept: Ask) -
     assert kept("GET", f"/v1/scenarios/scn_{'a' * 22}.{ending}").status_code == 404
     assert kept("GET", f"/v1/scenarios/none.{ending}").status_code == 404
     assert kept("GET", f"/v1/scenarios/none.{ending}", params={"tp": "1"}).status_code == 422
+
+
+def book_of(file: bytes, **options: bool) -> Any:
+    return load_workbook(io.BytesIO(file), **options)
+
+
+def test_a_budget_is_laid_out_for_finance(kept: Ask) -> None:
+    scenario = saved(kept, QUESTION, name="Llama / 8B: 2027")
+    answer = kept("GET", scenario["links"]["budget"])
+    assert answer.headers["content-disposition"] == 'attachment; filename="Llama-8B-2027.xlsx"'
+    book = book_of(answer.content)
+    assert book.sheetnames == ["Summary", "Months", "Scenarios", "Rates", "Inputs", "Results", "Audit"]
+    assert {"usd_per_gpu_hour", "discount_fraction", "currency", "exchange_rate", "start_date"} <= {*book.defined_names}
+    summary = {row[0].value: row for row in book["Summary"].iter_rows(min_row=6) if row[0].value}
+    assert summary["Cost in your currency"][1].number_format.startswith("#,##0.00")
+    assert summary["Contingency"][1].value == CONTINGENCY
+    assert summary["GPUs"][1].value == "=ROUND(B6*usd_per_gpu_hour*(1-discount_fraction),2)"
+    for name in ("Summary", "Months"):
+        sheet = book[name]
+        assert len(sheet._charts) == 1
+        assert sheet.sheet_properties.pageSetUpPr.fitToPage
+        assert (sheet.page_setup.orientation, sheet.page_setup.fitToHeight) == ("landscape", None)
+        assert sheet.freeze_panes == "A6"
+    kinds = {rule.type for sheet in book for rule in sheet.data_validations.dataValidation}
+    assert kinds == {"decimal", "date"}
+    assert [cell.value for cell in book["Scenarios"][4]][:4] == [None, "As asked", "Twice the GPUs", "Half the GPUs"]
+    audit = {row[0].value: row[1].value for row in book["Audit"].iter_rows()}
+    assert audit["Answer"] == scenario["links"]["estimate"].rpartition("/")[2]
+    assert audit["Scenario"].endswith(f"{scenario['links']['self']}?revision=1")
+
+
+LINES: dict[str, dict[str, Any]] = {
+    "storage": {"usd_per_gpu_hour": 2.5, "discount_fraction": 0.15,
+                "storage": {"usd_per_gb_month": 0.023, "data_bytes": 4e13, "checkpoints": 3},
+                "egress": {"bytes": 2e12, "usd_per_gb": 0.09}},
+    "owned": {"amortisation_years": 4, "purchase_usd": 30_000, "residual_fraction": 0.1, "maintenance_fraction": 0.05,
+              "usd_per_kwh": 0.12, "usd_per_kw_month": 150},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_each_line_of_a_cost_is_a_formula_of_its_rates(name: str, kept: Ask) -> None:
+    question = {**QUESTION, "price": LINES[name], "cluster": {**QUESTION["cluster"], "spare_fraction": 0.05}}
+    scenario = saved(kept, question)
+    totals = kept("POST", "/v1/estimates", json=question).json()["totals"]
+    file = kept("GET", scenario["links"]["budget"]).content
+    book, cached = book_of(file), book_of(file, data_only=True)
+    rates = {cell.value: row[1].value for row in book["Rates"].iter_rows(min_row=9) for cell in row[3:4]}
+    first = next(row[0].row for row in book["Summary"].iter_rows(min_row=6) if row[0].value == "Energy") + 1
+    quantities = {f"B{row}": cached["Summary"][f"B{row}"].value for row in range(6, first)}
+    for row, line in enumerate(totals["cost"], start=first):
+        formula = book["Summary"][f"B{row}"].value
+        expression = formula.removeprefix("=ROUND(").removesuffix(",2)")
+        value = eval(expression, {"__builtins__": {}}, {**rates, **quantities})  # noqa: S307 - arithmetic of our own
+        assert round(value, 2) == pytest.approx(line["usd"]["value"], abs=0.011), (line["kind"], formula)
+        assert cached["Summary"][f"B{row}"].value == line["usd"]["value"]
