@@ -15,7 +15,7 @@ from service.settings import Settings
 from tests.contract.record import Document
 
 FREE = {
-    "FieldValue", "HfConfig", "ModelPatch", "KubernetesObject", "AdmissionRequest",
+    "ChangedField", "FieldValue", "HfConfig", "ModelPatch", "KubernetesObject", "AdmissionRequest",
     "ClaimedJob", "HeartbeatRequest", "FinishRequest", "SacctDocument", "ComparedMeasurement", "ProbeFindings",
     "ProbeRecord",
 }  # fmt: skip

@@ -232,7 +232,10 @@ def _shown(name: str, number: Any, delta: float | None, *, is_end: bool) -> str:
     dimension, value = _dimension(name), _likely(number)
     if is_end:
         return "-" if value is None else in_units(value, dimension)
-    return "-" if delta is None else f"{'+' if delta > 0 else ''}{in_units(delta, dimension)}"
+    if delta is None:
+        return "-"
+    sign = "+" if delta > 0 else "-" if delta < 0 else ""
+    return f"{sign}{in_units(abs(delta), dimension)}"
 
 
 def _escaped(text: str) -> str:

@@ -135,6 +135,7 @@ def test_markdown_shows_signs_and_units(kept: Ask) -> None:
     assert (first[0], last[0]) == ("before", "after")
     assert gpus[:3] == ["cluster.gpus", "64", "128"]
     assert gpus[5].startswith("-")
-    assert gpus[5].endswith(" d")
+    assert gpus[5].endswith(" days")
     assert price[0] == "price.usd_per_gpu_hour"
-    assert price[5] == "0 d"
+    assert price[4].startswith("-$")
+    assert price[5] == "0 days"
