@@ -19,12 +19,14 @@ from service.cli.console import (
     HELP_NAMES,
     Completion,
     asks_for_all,
-    heading,
     no_garbage_collection,
     without_converters,
     write_examples,
 )
+from service.cli.tables import heading
 from service.errors import Refused, TraincostError
+
+OWN_WORK = "To work on traincost itself"
 
 COMMANDS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "Questions, answered here": {
@@ -73,7 +75,7 @@ COMMANDS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "audit-jobs": "Recorded jobs that a check would have denied",
         },
     },
-    "To work on traincost itself": {
+    OWN_WORK: {
         "data": {
             "write-accuracy": "Score the shipped measurements anew",
             "write-measurements": "Trim a table of measurements and ship it",
@@ -165,7 +167,8 @@ class LazyGroup(TyperGroup):
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:  # noqa: ARG002 - typer's interface
         """Commands that begin so, without importing them."""
-        rows = [row for modules in COMMANDS.values() for names in modules.values() for row in names.items()]
+        offered = (names for title, modules in COMMANDS.items() if title != OWN_WORK for names in modules.values())
+        rows = [row for names in offered for row in names.items()]
         return [Completion(name, text) for name, text in rows if name.startswith(incomplete)]
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from service.cli import console
+from service.cli.tables import table
 from service.errors import TraincostError
 
 app = console.CommandGroup()
@@ -99,7 +100,7 @@ def _add(plural: str, meaning: str) -> None:
         cells = [[_cell(name, record[name]) for name in columns] for record in found]
         console.print_answer(
             found,
-            lambda _: "\n".join(console.table([[*columns.values()], *cells], right=right)),
+            lambda _: "\n".join(table([[*columns.values()], *cells], right=right)),
             as_json=as_json,
             as_csv=as_csv,
             csv=lambda rows: csv_text(rows[0], (row.values() for row in rows)),

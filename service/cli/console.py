@@ -1,9 +1,8 @@
 """Options and help that several commands share, tables and progress, the database and a running service."""
 
 import gc
-import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import typer
 from typer.core import TyperCommand
 
+from service.cli.tables import fitted, heading
 from service.errors import StartupError, TraincostError
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.progress import Progress as Bar
 
     from service.client import Client
@@ -61,35 +60,14 @@ def asks_for_all(context: Any, args: list[str] | None = None) -> Any:
     return ["--help"]
 
 
-def is_coloured(stream: Any) -> bool:
-    """Whether a stream is a terminal that shows colours, and NO_COLOR is not set."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def heading(text: str) -> str:
-    """The title of a section, bold on a terminal."""
-    return typer.style(text, bold=True) if is_coloured(sys.stdout) else text
-
-
 def write_examples(formatter: Any, examples: Sequence[str]) -> None:
     """Write commands that can be copied, long ones over several lines."""
+    from textwrap import wrap
+
     with formatter.section(heading("Examples")):
         for example in examples:
-            lines = _folded(example, 76, indent="    ")
+            lines = wrap(example, 76, break_long_words=False, break_on_hyphens=False, subsequent_indent="    ")
             formatter.write("".join(f"  {line} \\\n" for line in lines[:-1]) + f"  {lines[-1]}\n")
-
-
-COLOURS = {
-    **dict.fromkeys(("fits", "ok", "go"), "green"),
-    **dict.fromkeys(("at_risk", "warn", "caution", "unknown"), "yellow"),
-    **dict.fromkeys(("out_of_memory", "deny", "no-go"), "red"),
-}
-"""Colours of verdicts."""
-
-
-def coloured(text: str, verdict: str) -> str:
-    """A text in the colour of a verdict, on a terminal."""
-    return typer.style(text, fg=COLOURS.get(verdict), bold=True) if is_coloured(sys.stdout) else text
 
 
 class StrictCommand(TyperCommand):
@@ -99,7 +77,7 @@ class StrictCommand(TyperCommand):
         """Read the options and arguments."""
         takes_any, ctx.allow_extra_args = ctx.allow_extra_args, True
         rest = super().parse_args(ctx, asks_for_all(ctx, args))
-        if ctx.args and not takes_any:
+        if ctx.args and not takes_any and not ctx.resilient_parsing:  # a shell completes what stands there
             ctx.fail(f"Unexpected argument {ctx.args[0]!r}. Give the name of its option before it, or leave it out.")
         return rest
 
@@ -202,114 +180,6 @@ def _bar() -> "Bar":
     return bar
 
 
-def aligned(rows: Sequence[Sequence[str]], *, right: Collection[int] = (), indent: str = "") -> list[str]:
-    """Rows of cells as lines with aligned columns; columns with an index in `right` are right-aligned.
-
-    >>> aligned([("a", "bc"), ("def", "g")])
-    ['a    bc', 'def  g']
-    >>> aligned([("a", "bc"), ("def", "g")], right={1}, indent="  ")
-    ['  a    bc', '  def   g']
-    """
-    aligners = [str.rjust if place in right else str.ljust for place in range(len(rows[0]))]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        indent
-        + "  ".join(align(*cell) for align, cell in zip(aligners, zip(row, widths, strict=True), strict=True)).rstrip()
-        for row in rows
-    ]
-
-
-def table(
-    rows: Sequence[Sequence[str]], *, has_header: bool = True, right: Collection[int] = (), indent: str = ""
-) -> list[str]:
-    """Rows of cells as aligned lines; on a terminal, under a bold header and fitted to the width.
-
-    Numbers, which are right-aligned or without spaces, are never cut or folded: names and sentences fold between words.
-    Where that does not suffice, columns with one value stand above the table, and else each row becomes a block.
-    """
-    if not rows:
-        return []
-    if not sys.stdout.isatty():
-        return aligned(rows, right=right, indent=indent)
-    from rich.console import Console
-
-    console = Console(markup=False, highlight=False, emoji=False)
-    room = console.width - len(indent)
-    if not has_header:
-        return _grid(console, None, rows, right, indent)
-    header, body = rows[0], rows[1:]
-    if _least_width(_least_widths(header, body, right)) <= room:
-        return _grid(console, header, body, right, indent)
-    apart = [place for place in range(len(header)) if len({row[place] for row in body}) > 1]
-    alike = [f"{header[place]} {body[0][place]}" for place in range(len(header)) if place not in apart and body]
-    head, *narrow = [[row[place] for place in apart] for row in rows]
-    narrow_right = [apart.index(place) for place in right if place in apart]
-    if not apart or _least_width(_least_widths(head, narrow, narrow_right)) > room:
-        return _blocks(header, body, room, indent)
-    lines = _folded(f"in each row: {', '.join(alike)}", room) if alike else []
-    return [*(f"{indent}{line}" for line in lines), *_grid(console, head, narrow, narrow_right, indent)]
-
-
-def _least_widths(header: Sequence[str] | None, body: Sequence[Sequence[str]], right: Collection[int]) -> list[int]:
-    """The least width of each column: all of a number, else the longest word."""
-    columns = [*zip(*body, strict=True)] or [()] * len(header or ())
-    heads = [""] * len(columns) if header is None else header
-    return [
-        max([*map(len, head.split()), *(len(cell) if place in right else _longest(cell) for cell in column)], default=0)
-        for place, (head, column) in enumerate(zip(heads, columns, strict=True))
-    ]
-
-
-def _longest(text: str) -> int:
-    """Letters of the longest word of a cell; all of a number with its unit."""
-    return len(text) if text[:1].isdigit() and text.count(" ") == 1 else max(map(len, text.split()), default=0)
-
-
-def _least_width(widths: Sequence[int]) -> int:
-    return sum(widths) + 2 * (len(widths) - 1)
-
-
-def _folded(text: str, room: int, indent: str = "  ") -> list[str]:
-    from textwrap import wrap
-
-    return wrap(text, max(room, 1), break_long_words=False, break_on_hyphens=False, subsequent_indent=indent)
-
-
-def _blocks(header: Sequence[str], body: Sequence[Sequence[str]], room: int, indent: str) -> list[str]:
-    """Each row as a block of lines, a line for each cell that is not empty."""
-    width = max(map(len, header))
-    lines: list[str] = []
-    for row in body:
-        lines += [""] if lines else []
-        for name, cell in zip(header, row, strict=True):
-            first, *more = _folded(cell, room - width - 2) if cell else [""]
-            lines += [f"{indent}{heading(name.ljust(width))}  {first}"] if cell else []
-            lines += [f"{indent}{' ' * (width + 2)}{line}" for line in more]
-    return lines
-
-
-def _grid(
-    console: "Console",
-    header: Sequence[str] | None,
-    body: Sequence[Sequence[str]],
-    right: Collection[int],
-    indent: str,
-) -> list[str]:
-    from rich.table import Table
-
-    grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=header is not None)
-    least_widths = _least_widths(header, body, right)
-    for place, least in enumerate(least_widths):
-        head = "" if header is None else header[place]
-        grid.add_column(head, justify="right" if place in right else "left", min_width=least)
-    for row in body:
-        grid.add_row(*row)
-    console.width = max(console.width - len(indent), sum(least_widths) + 2 * len(least_widths))
-    with console.capture() as captured:
-        console.print(grid)
-    return [f"{indent}{line.rstrip()}" for line in captured.get().splitlines()]
-
-
 def print_answer(
     answer: Any,
     report: Callable[[Any], str],
@@ -327,7 +197,7 @@ def print_answer(
     elif as_csv and csv is not None:
         typer.echo(csv(answer), nl=False)
     else:
-        typer.echo(report(answer))
+        typer.echo(fitted(report(answer)))
 
 
 @contextmanager

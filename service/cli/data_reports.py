@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from service.cli.console import table
 from service.cli.reports import csv_of_rows, ends, in_bytes, in_seconds, sections, versions_line
+from service.cli.tables import table
 from service.units import readable
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.console import AsJson, CommandGroup, database, print_answer, table
+from service.cli.console import AsJson, CommandGroup, database, print_answer
+from service.cli.tables import table
 
 if TYPE_CHECKING:
     from service.store import Engine

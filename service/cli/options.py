@@ -13,6 +13,7 @@ from typer.core import TyperOption
 from typer.main import get_command
 
 from service.cli import console
+from service.cli.tables import heading
 from service.errors import Problem, Refused, TraincostError, refuse
 
 if TYPE_CHECKING:
@@ -128,13 +129,13 @@ class QuestionCommand(console.StrictCommand):
         self.format_help_text(ctx, formatter)
         console.write_examples(formatter, self.form.examples)
         if not is_whole:
-            with formatter.section(console.heading("Fields of the question")):
+            with formatter.section(heading("Fields of the question")):
                 formatter.write_dl(COMMON)
         own = [record for option in self.params if (record := option.get_help_record(ctx)) is not None]
         own = [record for record in own if record[0].startswith("-")]
         extras = [(_option_name(one.name), one.help) for one in self.form.extras]
         more = [] if is_whole else [(console.HELP_ALL, "All fields, with their meanings and choices")]
-        with formatter.section(console.heading("Options")):
+        with formatter.section(heading("Options")):
             formatter.write_dl([*extras, *own, *more])
         if is_whole:
             _write_fields(formatter)
@@ -154,9 +155,9 @@ def _write_fields(formatter: Any) -> None:
         row = (f"{', '.join(_names_of(field.name))} {METAVARS[field.form]}", f"{field.meaning}{choices}")
         parts.setdefault(field.path[0], []).append(row)
     for part, rows in parts.items():
-        with formatter.section(console.heading(part.capitalize())):
+        with formatter.section(heading(part.capitalize())):
             formatter.write_dl(rows)
-    with formatter.section(console.heading("Exit codes")):
+    with formatter.section(heading("Exit codes")):
         formatter.write_dl(console.EXIT_CODES)
 
 

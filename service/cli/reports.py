@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from service.cli.console import aligned, coloured, table
+from service.cli.tables import aligned, coloured, table
 from service.estimator.answer import Interval
 from service.estimator.question import Layout, Recompute
 from service.estimator.software.stacks import software_of
@@ -210,19 +211,18 @@ def _step(answer: Answer) -> list[Row]:
 
 def _communication(answer: Answer) -> list[str]:
     """What one rank sends, a line for each axis and collective; none on one GPU."""
-    heads = ("axis", "collective", "of", "calls", "each sends", "ranks", "over", "seconds", "hidden", "exposed")
+    heads = ("axis", "collective", "of", "calls", "each sends", "over", "time", "exposed")
     rows = [
         (
             *map(_words, (row.axis, row.collective, row.content)),
             f"{row.calls:,.6g}",
             in_bytes(row.sent_bytes),
-            str(row.ranks),
-            _words(row.link),
-            *map(in_seconds, (row.seconds, row.hidden_seconds, row.exposed_seconds)),
+            f"{row.ranks} {_words(row.link)}",
+            *map(in_seconds, (row.seconds, row.exposed_seconds)),
         )
         for row in answer.communication
     ]
-    return table([heads, *rows], right={3, 4, 5, 7, 8, 9}, indent="  ") if rows else []
+    return table([heads, *rows], right={3, 4, 6, 7}, indent="  ") if rows else []
 
 
 def _run(answer: Answer) -> list[Row]:
@@ -267,18 +267,43 @@ def ends(interval: Interval | None) -> tuple[float | None, ...]:
     return (None, None, None) if interval is None else (interval.low, interval.value, interval.high)
 
 
-def _cell(value: Any) -> str:
-    """A value as one cell of a terminal's table; an interval as its value."""
-    if isinstance(value, Mapping):
-        value = value["value"]
+HEADS = {
+    **{"oom_probability_fraction": "OOM", "mfu_fraction": "MFU", "hfu_fraction": "HFU"},
+    **{"usd_per_gpu_hour": "USD/GPU-h", "cost_usd": "USD", "energy_kwh": "kWh", "carbon_kg_co2e": "kg CO2e"},
+    **{"tokens_per_s_per_gpu": "tokens/s/GPU", "gpu_hours": "GPU-hours"},
+}
+"""Headers of numbers whose names are no words; those with a unit stand above bare numbers."""
+
+
+def _head(name: str) -> str:
+    """A number's name as the header of a column.
+
+    >>> _head("device_peak_bytes"), _head("recipe.micro_batch"), _head("mfu_fraction")
+    ('device peak', 'micro batch', 'MFU')
+    """
+    last = name.rpartition(".")[2]
+    return HEADS.get(last) or _words(re.sub("_(bytes|seconds|fraction|flop)$", "", last))
+
+
+def _cell(name: str, value: Any) -> str:
+    """A value as one cell of a table, by the unit in its name; an interval as its value."""
+    if isinstance(value, Mapping | Interval):
+        value = value.value if isinstance(value, Interval) else value["value"]
     if value is None or isinstance(value, str | bool | Sequence):
         return "" if value is None else str(value)
-    return str(value) if isinstance(value, int) else readable(value)
+    if name.endswith("_fraction"):
+        return _percent(value)
+    if isinstance(value, int):
+        return str(value)
+    return readable(value) if name in HEADS or name == "days" else in_units(value, dimension_of([name]))
 
 
-def _without_empty(rows: Sequence[Sequence[str]]) -> list[str]:
-    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
-    return table([*zip(*columns, strict=True)])
+def _number_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    """Values by name as a table; columns without a value are left out, and numbers are right-aligned."""
+    columns = [*zip(*([_cell(name, one) for name, one in zip(names, row, strict=True)] for row in rows), strict=True)]
+    kept = [(name, cells) for name, cells in zip(names, columns, strict=True) if any(cells)]
+    right = {place for place, (_, cells) in enumerate(kept) if all(cell[:1].isdigit() or not cell for cell in cells)}
+    return table([*zip(*((_head(name), *cells) for name, cells in kept), strict=True)], right=right)
 
 
 OBJECTIVES = {"time": "the fastest", "cost": "the cheapest", "gpus": "the fewest GPUs", "energy": "the least energy"}
@@ -338,7 +363,7 @@ def _describe_nearest(nearest: PlanRow) -> str:
 
 
 def _plans_table(rows: Sequence[PlanRow]) -> str:
-    names = ("rank", "gpus", "layout", "micro-batch", "recompute", "step seconds", "MFU", "headroom", "days", "USD")
+    heads = ("rank", "gpus", "layout", "micro batch", "recompute", "step", "MFU", "headroom", "days", "USD")
     cells = [
         (
             str(row.rank),
@@ -346,14 +371,16 @@ def _plans_table(rows: Sequence[PlanRow]) -> str:
             layout_in_words(row.layout),
             str(row.recipe.micro_batch),
             _recompute(row.recipe.recompute),
-            readable(row.step_seconds.value),
-            f"{row.mfu_fraction.value:.1%}",
+            in_seconds(row.step_seconds.value),
+            _percent(row.mfu_fraction.value),
             in_bytes(row.headroom_bytes),
             *("" if interval is None else readable(interval.value) for interval in (row.days, row.cost_usd)),
         )
         for row in rows
     ]
-    return "\n".join(_without_empty([names, *cells]))
+    given = [place for place in range(len(heads)) if any(row[place] for row in cells)]
+    shown = [[row[place] for place in given] for row in (heads, *cells)]
+    return "\n".join(table(shown, right={0, 3, *range(5, len(given))}))
 
 
 def _recompute(recompute: str | Recompute) -> str:
@@ -376,21 +403,14 @@ def solution_report(solution: Solution) -> str:
         head.append(f"next: {_value_text(following.value)} fails: {why}")
     evidence = {"value": solution.evidence.value, "next": solution.evidence.next}
     shown = {name: numbers for name, numbers in evidence.items() if numbers is not None}
-    names = [field.name for field in fields(KeyNumbers)]
-    rows = [(name, *(_amount_text(name, getattr(numbers, name)) for numbers in shown.values())) for name in names]
-    numbers = table([("", *shown), *(row for row in rows if any(row[1:]))]) if shown else []
+    names = [field.name for field in fields(KeyNumbers) if field.name != "id"]
+    cells = [(_head(name), *(_cell(name, getattr(one, name)) for one in shown.values())) for name in names]
+    rows = [("", *shown), *(row for row in cells if any(row[1:]))]
+    numbers = table(rows, right=range(1, 3)) if shown else []
     changes = [f"{name}: {_value_text(value)}" for name, value in solution.changes.items()]
     lists = sections({"Changes in the question": changes, **_notes(solution)})
     tried = f"{solution.evidence.tried:,} values tried, {versions_line(solution.versions)}"
     return "\n\n".join(filter(None, ["\n".join(head), "\n".join(numbers), *lists, tried]))
-
-
-def _amount_text(name: str, value: Any) -> str:
-    if isinstance(value, Interval):
-        value = value.value
-    if value is None or isinstance(value, str):
-        return value or ""
-    return in_units(value, dimension_of([name]))
 
 
 def _value_text(value: Any) -> str:
@@ -412,7 +432,7 @@ def comparison_report(compared: Comparison) -> str:
     """A comparison as text; columns without a value are left out."""
     answer = compared.answer
     names = (*COMPARED, *compared.metrics)
-    lines = _without_empty([names, *([_cell(record.get(name)) for name in names] for record in to_wire(answer.rows))])
+    lines = _number_table(names, ([record.get(name) for name in names] for record in to_wire(answer.rows)))
     order = f"by {answer.sort_by}, the {'largest' if answer.descending else 'smallest'} first"
     return "\n".join([*lines, *_reasons(answer.rows, start=1), "", f"{order}; {versions_line(answer.versions)}"])
 
@@ -422,15 +442,16 @@ def table_report(varied: Variations) -> str:
 
     answer = varied.answer
     names = [name for name in varied.metrics if any(row.numbers.get(name) is not None for row in answer.rows)]
-    rows = [
+    rows = (
         [
-            *(_cell(plain_cell(row.values[name])) for name in answer.fields),
+            *(plain_cell(row.values[name]) for name in answer.fields),
             row.verdict or "refused",
-            *(_cell(row.numbers.get(name)) for name in names),
+            *(row.numbers.get(name) for name in names),
         ]
         for row in answer.rows
-    ]
-    return "\n".join([*table([[*answer.fields, "verdict", *names], *rows]), *_reasons(answer.rows, start=0)])
+    )
+    lines = _number_table([*answer.fields, "verdict", *names], rows)
+    return "\n".join([*lines, *_reasons(answer.rows, start=0)])
 
 
 def _reasons(rows: Iterable[Any], start: int) -> list[str]:

@@ -193,7 +193,7 @@ def test_an_estimate_imports_no_server_and_no_other_family_of_commands() -> None
     assert not {"fastapi", "httpx", "numpy", "rich", "sqlalchemy", "uvicorn"} & loaded
     assert "typer._adapters" not in loaded
     assert {name for name in loaded if name.startswith("service.cli.")} == {
-        f"service.cli.{name}" for name in ("application", "console", "options", "questions", "reports")
+        f"service.cli.{name}" for name in ("application", "console", "options", "questions", "reports", "tables")
     }
 
 

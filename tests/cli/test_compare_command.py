@@ -46,7 +46,7 @@ def test_options_of_the_rows_reach_them(run: Command) -> None:
 def test_every_price_of_a_gpu(run: Command) -> None:
     words = [*JOB, "--gpu", "h100", "--gpus", "8", "--provider", "*", "--region", "*", "--price-model", "on-demand"]
     lines = run(*words).out.splitlines()
-    assert lines[0].split()[:6] == ["gpu", "gpus", "usd_per_gpu_hour", "provider", "region", "price_model"]
+    assert lines[0].split()[:6] == ["gpu", "gpus", "USD/GPU-h", "provider", "region", "price"]
     assert sum("on-demand" in line for line in lines) > 10
 
 

@@ -6,7 +6,8 @@ from itertools import count
 
 import pytest
 
-from service.cli.console import PATIENCE_SECONDS, Progress, table
+from service.cli.console import PATIENCE_SECONDS, Progress
+from service.cli.tables import table
 
 ROWS = [("name", "bytes", "what it is"), ("weights", "12", "read once [a layer]"), ("logits", "1,024", "")]
 STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
