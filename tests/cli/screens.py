@@ -91,7 +91,7 @@ class Terminal(StringIO):
 def shown(name: str, width: int | None) -> str:
     """The report of a recorded answer, with a mark in place of escape characters."""
     screen = SCREENS[name]
-    answer = from_json(screen.kind, json.loads(FOLDER.joinpath(f"{name}.json").read_text(encoding="utf-8")))
+    answer: Any = from_json(screen.kind, json.loads(FOLDER.joinpath(f"{name}.json").read_text(encoding="utf-8")))
     former = dict(os.environ)
     os.environ.update({"TERM": "xterm", "COLUMNS": str(width)} if width else {})
     os.environ.pop("NO_COLOR", None)
@@ -118,9 +118,7 @@ def main() -> None:
             from_json(screen.kind, json.loads(file.read_text(encoding="utf-8")))
         except (OSError, Unreadable):
             command = [sys.executable, "-m", "service", *screen.words, "--json"]
-            answer: dict[str, Any] = json.loads(
-                subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
-            )
+            answer = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout)
             answer = {name: [] if name == "pareto" else value for name, value in answer.items()}
             file.write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
         for width, columns in WIDTHS.items():
