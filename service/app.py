@@ -32,6 +32,7 @@ from service.catalogue import Catalogue, Snapshot, shipped_catalogue
 from service.errors import StartupError, Unreachable
 from service.features.accounts import routes as accounts
 from service.features.accuracy import routes as accuracy
+from service.features.ask import routes as ask
 from service.features.batch import routes as batch
 from service.features.calibrations import routes as calibrations
 from service.features.catalogue import routes as catalogue
@@ -64,9 +65,9 @@ from service.store.keys import KeyRing
 
 ROUTERS = (
     *(feature.router for feature in (
-        estimates, checks, batch, accuracy, accounts, calibrations, catalogue, cells, compare, diagnose, differences,
-        exports, launch_checks, measurements, plans, profiles, reconcile, scenarios, sensitivity, solve, sweeps,
-        workers,
+        estimates, checks, ask, batch, accuracy, accounts, calibrations, catalogue, cells, compare, diagnose,
+        differences, exports, launch_checks, measurements, plans, profiles, reconcile, scenarios, sensitivity, solve,
+        sweeps, workers,
     )),
     checks.adapter_router, estimates.choices_router, pages.health_router, pages.router,
 )  # fmt: skip

@@ -91,23 +91,34 @@ class NameIndex(Generic[RowType]):
         return cls(kind, rows, {form: tuple(slugs) for form, slugs in named.items()}, together, defaults)
 
     def find(self, name: str, field: str) -> Found[RowType]:
-        form = normal(name)
-        slugs = self.slugs.get(form, ())
-        if not slugs and not SEPARATORS.search(normalize("NFKC", name).casefold()):
-            slugs = self.run_together.get(form, ())
+        chosen, slugs = self.meant(name)
+        if not chosen:
+            raise UnknownName(self._unknown(name, field, slugs))
+        if self._named(name) == (chosen,):
+            return Found(self.rows[chosen], None)
+        spelled, _ = self.defaults.get(normal(name), (quoted(name), ""))
+        others = " or ".join(other for other in slugs if other != chosen)
+        also = f"; it could also mean {others}" if others else ""
+        return Found(self.rows[chosen], f"{self.kind} {spelled} is taken as {chosen}{also}")
+
+    def meant(self, name: str) -> "Meant":
+        """The row that a name means, and all that it may mean."""
+        form, slugs = normal(name), self._named(name)
         if len(slugs) == 1:
-            return Found(self.rows[slugs[0]], None)
+            return slugs[0], slugs
         if form in self.defaults:
-            spelled, slug = self.defaults[form]
-            others = " or ".join(other for other in slugs if other != slug)
-            return Found(self.rows[slug], f"{self.kind} {spelled} is taken as {slug}; it could also mean {others}")
+            return self.defaults[form][1], slugs
         default, slugs = ("", slugs) if slugs else MEANT.get(self.kind, _meant_by_none)(self, name)
-        if len(slugs) == 1 or default in slugs:
-            chosen = default if default in slugs else slugs[0]
-            others = " or ".join(other for other in slugs if other != chosen)
-            also = f"; it could also mean {others}" if others else ""
-            return Found(self.rows[chosen], f"{self.kind} {quoted(name)} is taken as {chosen}{also}")
-        raise UnknownName(self._unknown(name, field, slugs))
+        if default in slugs:
+            return default, slugs
+        return (slugs[0] if len(slugs) == 1 else ""), slugs
+
+    def _named(self, name: str) -> tuple[str, ...]:
+        """The rows that have a name."""
+        slugs = self.slugs.get(normal(name), ())
+        if not slugs and not SEPARATORS.search(normalize("NFKC", name).casefold()):
+            slugs = self.run_together.get(normal(name), ())
+        return slugs
 
     def answers_to(self, name: str) -> tuple[str, ...]:
         """The rows that a name could mean, with or without its separators: another row cannot have the name."""

@@ -30,6 +30,7 @@ OWN_WORK = "To work on traincost itself"
 
 COMMANDS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "Questions, answered here": {
+        "sentences": {"ask": "One sentence, as you would say it"},
         "questions": {
             "estimate": "Memory, FLOP, time, cost and energy of a training job",
             "memory": "Whether a job fits, and every byte of its fullest GPU",
@@ -91,6 +92,7 @@ SHORT_HELP = ("Questions, answered here", "Catalogue", "Service")
 """Sections of the one-screen help."""
 
 EXAMPLES = (
+    'traincost "llama 3.1 8b, 200B tokens, 64xH100, $2.50/h"',
     "traincost estimate llama-3.1-8b --seq 8192 --gpu h100 --gpus 8",
     "traincost plan llama-3.1-70b --seq 8192 --gbs 1024 --gpu h100 --gpus 64",
     "traincost estimate question.yaml --json",
@@ -136,6 +138,10 @@ class LazyGroup(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**{**attributes, "commands": None})
         self.commands = Commands()  # type: ignore[assignment]  # the group only reads it
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command of the arguments; a sentence in place of a command is asked."""
+        return super().resolve_command(ctx, ["ask", *args] if " " in args[0].strip() else args)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The options, which are flags."""

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import httpx
 
+from service.answers.ask import SentenceAnswer
 from service.answers.checks import MOST_QUESTIONS, BatchKind, Check
 from service.answers.diagnoses import Diagnosis, Reconciliation
 from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, MemoryAnswer, MethodAnswer, TimelineAnswer
@@ -150,6 +151,18 @@ class Client:
             the answer
         """
         return self._post(Answer, "/v1/estimates", question, explain=explain or None, rev=rev)
+
+    def ask(self, sentence: str, *, rev: str | None = None) -> SentenceAnswer:
+        """The answer to one sentence, with what was understood of it.
+
+        Args:
+            sentence: what is trained on what, e.g. "llama 3.1 8b, 200B tokens, 64xH100, $2.50/h"
+            rev: revision of the catalogue to answer under; None for that of now
+
+        Returns:
+            the chips, the question in plain JSON and its answer
+        """
+        return self._sender.answer(SentenceAnswer, Sent("GET", "/v1/ask", parameters=_given(q=sentence, rev=rev)))
 
     def memory(self, question: Body, *, explain: bool = False, rev: str | None = None) -> MemoryAnswer:
         """The verdict, and the bytes of every stage, by kind; arguments as in `estimate`."""

@@ -143,6 +143,11 @@ def _other_values() -> Mapping[tuple[str, str], tuple[str, ...]]:
         return {(row["field"], row["name"]): tuple(row["value"].split(";")) for row in csv.DictReader(rows)}
 
 
+def other_choices(field: str) -> Mapping[str, tuple[str, ...]]:
+    """The choices of a field that other tools' names mean."""
+    return {name: values for (own, name), values in _other_values().items() if own == field}
+
+
 def choice_of(field: str, text: str, choices: Collection[str | int]) -> str | int | None:
     """The choice that a text means for a field: regardless of case and separators, or by another tool's name.
 

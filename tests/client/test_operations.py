@@ -15,6 +15,7 @@ ROW = {"slug": "a"}
 
 CALLS: tuple[Callable[[Client], Any], ...] = (
     lambda client: client.estimate({}),
+    lambda client: client.ask("llama 3.1 8b on 8 H100"),
     lambda client: client.memory({}),
     lambda client: client.flop({}),
     lambda client: client.gpu_hours({}),

@@ -1,6 +1,6 @@
 """One spreadsheet cell: one number of an answer, in the requested unit and notation."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -26,6 +26,7 @@ from service.units import COUNT, UNITS, Dimension, dimension_of
 from service.validation.flat import QUERY, DecimalMark, body_of_flat, rephrased
 from service.validation.json_text import single_line
 from service.validation.questions import Planner, read_question
+from service.validation.sentences.question import read_sentence
 
 OnError = Literal["problem", "text", "blank"]
 Pairs = Sequence[tuple[str, str]]
@@ -45,6 +46,9 @@ REV = "rev"
 """Catalogue of the cell, already looked up by the caller."""
 
 OTHER_FIELDS = (*CHOICES, REFRESH, REV)
+
+SENTENCE = "question"
+"""A sentence in place of the fields of a question."""
 
 METRIC = "metric"
 """Metric of the cell to explain; a cell has it in its path."""
@@ -106,16 +110,31 @@ def planned_cell(metric: str, question: Pairs, options: CellOptions, catalogue: 
 
 
 def cell_answer(question: Pairs, options: CellOptions, catalogue: Catalogue, planner: Planner | None = None) -> Answer:
-    body = body_of_flat(question, decimal_mark=options.dec, beside=OTHER_FIELDS)
-    return answer(read_question(body, catalogue, planner=planner), catalogue)
+    return answer(read_question(_body_of(question, options, catalogue), catalogue, planner=planner), catalogue)
 
 
-def why(parameters: Pairs, catalogue: Catalogue) -> str:
+def is_sentence(question: Pairs) -> bool:
+    """Whether a sentence stands in place of the fields of a question."""
+    return any(name == SENTENCE for name, _ in question)
+
+
+def _body_of(question: Pairs, options: CellOptions, catalogue: Catalogue) -> Mapping[str, Any]:
+    """The question of a cell: its fields, or the sentence in their place."""
+    sentences = [text for name, text in question if name == SENTENCE]
+    if not sentences:
+        return body_of_flat(question, decimal_mark=options.dec, beside=(SENTENCE, *OTHER_FIELDS))
+    if len(question) > 1:
+        message = f"{SENTENCE} is a whole question, and other fields stand beside it"
+        raise Refused(Problem(SENTENCE, "told_twice", message, "say them in the sentence, or give fields alone"))
+    return read_sentence(sentences[0], catalogue, SENTENCE).body
+
+
+def why(parameters: Pairs, catalogue: Catalogue, planner: Planner | None = None) -> str:
     """Explain the error of a cell with this query; without a metric, of every cell."""
     metrics = [value for name, value in parameters if name == METRIC]
     given, question = split_options([pair for pair in parameters if pair[0] != METRIC])
     try:
-        _check_cell(metrics, question, read_options(given), catalogue)
+        _check_cell(metrics, question, read_options(given), catalogue, planner)
     except (Refused, NotFound) as error:
         return reason(error)
     return "ok"
@@ -127,16 +146,23 @@ def reason(error: NoNumber) -> str:
     return _missing(error)
 
 
-def _check_cell(metrics: Sequence[str], question: Pairs, options: CellOptions, catalogue: Catalogue) -> None:
+def planned_why(parameters: Pairs, catalogue: Catalogue) -> str:
+    """Explain the error of a cell whose layout is planned."""
+    return why(parameters, catalogue, planned)
+
+
+def _check_cell(
+    metrics: Sequence[str], question: Pairs, options: CellOptions, catalogue: Catalogue, planner: Planner | None
+) -> None:
     """Refuse what the cell of a metric refuses, or without a metric, what every cell does."""
     if len(metrics) > 1:
         raise Refused(_repeated(METRIC))
     if metrics:
-        cell(metrics[0], question, options, catalogue)
+        cell(metrics[0], question, options, catalogue, planner)
         return
     if options.unit is not None and options.unit not in UNITS:
         raise Refused(_no_such_value("unit", options.unit))
-    cell_answer(question, options, catalogue)
+    cell_answer(question, options, catalogue, planner)
 
 
 def error_text(error: NoNumber) -> str:

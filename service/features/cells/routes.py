@@ -25,6 +25,7 @@ from service.features.cells import cells, tables
 from service.validation.flat import FlatQuestion
 from service.validation.open_fields import NOT_PLANNED
 from service.validation.reading import digest_of
+from service.validation.sentences.grammar import LONGEST
 
 router = APIRouter(tags=["cells"], route_class=StrictRoute)
 
@@ -77,6 +78,14 @@ OnErrorQuery = Annotated[
         "on_error", "What an error becomes: a problem document, a text in the cell (#ERR code: why), or an empty cell."
     ),
 ]
+SentenceQuery = Annotated[
+    Any,
+    *query(
+        {"type": "string", "maxLength": LONGEST},
+        "One sentence in place of the fields of a question, as GET /v1/ask takes it; an = before it is left aside.",
+        cells.SENTENCE,
+    ),
+]
 RefreshQuery = Annotated[Any, *query({"type": "string"}, "Changes nothing but the URL, so that a sheet asks anew.")]
 FlatQuery = Annotated[Parameters, Depends(whole_query(FlatQuestion))]
 
@@ -86,6 +95,7 @@ async def _sheet_query(  # noqa: PLR0913 - declares the parameters; the readers 
     question: FlatQuery,
     *,
     rev: RevisionQuery = None,
+    sentence: SentenceQuery = None,
     num: NumQuery = None,
     dec: DecQuery = None,
     on_error: OnErrorQuery = None,
@@ -143,7 +153,10 @@ async def get_cell_reason(request: Request, parameters: CellQuery, metric: Metri
         catalogue = await catalogue_of(request)
     except NO_CATALOGUE as error:
         return _uncached(cells.reason(error))
-    return _sheet(request, cells.why(parameters, catalogue), catalogue.revision)
+    text = cells.why(parameters, catalogue)
+    if text.startswith(NOT_PLANNED.code):
+        text = await compute(request, cells.planned_why, parameters, catalogue)
+    return _sheet(request, text, catalogue.revision)
 
 
 @router.get(
@@ -157,7 +170,7 @@ async def get_cell_table(request: Request, parameters: TableQuery, metrics: Metr
     """Each number with its unit, a prediction with its ends; one that is not known with the reason."""
 
     async def rows(catalogue: Catalogue) -> tuple[str, dict[str, str]]:
-        if tables.rows_of(parameters) <= FEW_ROWS:
+        if tables.rows_of(parameters) <= FEW_ROWS and not cells.is_sentence(parameters):
             return await finish(request, tables.table_csv(parameters, catalogue)), {}
         return await compute(request, tables.table_csv, parameters, catalogue), {}
 
@@ -175,6 +188,8 @@ async def get_cell_xml(request: Request, parameters: TableQuery, metrics: Metric
     """Each number with its unit, a prediction with its ends; one that is not known with the reason."""
 
     async def elements(catalogue: Catalogue) -> tuple[str, dict[str, str]]:
+        if cells.is_sentence(parameters):  # whose layout is planned
+            return await compute(request, tables.estimate_xml, parameters, catalogue), {}
         return tables.estimate_xml(parameters, catalogue), {}
 
     return await _answered(request, parameters, elements)

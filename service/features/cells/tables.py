@@ -12,8 +12,17 @@ from typing import Any
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import NotFound, Problem, Refused
-from service.features.cells.cells import CellOptions, Pairs, cell_answer, read_options, reason, split_options
+from service.features.cells.cells import (
+    CellOptions,
+    Pairs,
+    cell_answer,
+    is_sentence,
+    read_options,
+    reason,
+    split_options,
+)
 from service.features.estimates.metrics import COLUMNS, FITS, Metric, number_named, whole_of
+from service.features.estimates.planned import planned
 from service.planner.steps import Steps
 from service.tabular.csv_text import number_text
 from service.tabular.lists import cell_text
@@ -150,7 +159,8 @@ def _sweep(request: _TableRequest, swept: Mapping[str, list[str]], catalogue: Ca
 
 
 def _figures(request: _TableRequest, question: Pairs, catalogue: Catalogue) -> tuple[Answer, dict[str, Figure]]:
-    answer = cell_answer(question, request.options, catalogue)
+    planner = planned if is_sentence(question) else None
+    answer = cell_answer(question, request.options, catalogue, planner)
     values = whole_of(answer)
     return answer, {name: _figure(metric, answer, values, request.options) for name, metric in request.metrics.items()}
 

@@ -1,0 +1,1 @@
+"""One sentence as a question, and its answer."""
