@@ -16,6 +16,8 @@ class ShareLinks(Documented):
     """Its budget as an Excel workbook."""
     ods: str
     """Its budget as an OpenDocument spreadsheet."""
+    html: str
+    """Its budget as a page to print."""
 
 
 @dataclass(frozen=True, slots=True)

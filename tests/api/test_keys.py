@@ -112,7 +112,7 @@ def test_nothing_is_changed_or_read_by_less_than_its_scope(document: dict[str, A
         assert (scope == "write") == (is_change and scope != "worker"), (method, path)
         assert (scope == "worker") == path.startswith("/v1/worker/"), (method, path)
         for_sheets = path.startswith("/v1/cell/") or path in {
-            f"/v1/scenarios/{{scenario_id}}.{e}" for e in ("xlsx", "ods")
+            f"/v1/scenarios/{{scenario_id}}.{e}" for e in ("xlsx", "ods", "html")
         }
         assert (scope == "sheet") == for_sheets, (method, path)
 
@@ -239,7 +239,7 @@ def test_a_budget_is_read_with_a_sheet_key(locked: Ask, keys: Keys) -> None:
     body = {"name": "ours", "question": QUESTION}
     assert locked("POST", "/v1/scenarios", json=body, headers=bearing(keys["read"])).status_code == 403
     made = locked("POST", "/v1/scenarios", json=body, headers=bearing(keys["write"])).json()
-    for ending in ("xlsx", "ods"):
+    for ending in ("xlsx", "ods", "html"):
         answer = locked("GET", f"{made['links']['self']}.{ending}?key={keys['sheet']}")
         assert answer.status_code == 200
         assert answer.headers["cache-control"] == "private"

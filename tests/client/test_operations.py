@@ -70,7 +70,7 @@ CALLS: tuple[Callable[[Client], Any], ...] = (
 
 LEFT_OUT = {
     r"get /v1/(estimates|memory|flops|gpu-hours|compare)": "what POST answers, flat; a program has objects",
-    r"\w+ /v1/.*\.(csv|xlsx|ods|xml|md)": "tables and files for spreadsheets; a program has the rows",
+    r"\w+ /v1/.*\.(csv|xlsx|ods|xml|md|html)": "tables and files for spreadsheets; a program has the rows",
     r"get /v1/cell/why": "says in a cell what a problem says",
     r"post /v1/models/import": "models.create takes the same config under hf_config",
     r"post /v1/prices/import": "the table of a spreadsheet; prices.create takes each of its rows",

@@ -17,7 +17,7 @@ from service.store.engine import utc_text
 from service.store.keys import KeyRing, read_share_link
 
 IN_QUERY: Mapping[str, re.Pattern[str]] = {
-    "key": re.compile(r"/v1/cell/.+|/v1/scenarios/[^/]+\.(xlsx|ods)"),
+    "key": re.compile(r"/v1/cell/.+|/v1/scenarios/[^/]+\.(xlsx|ods|html)"),
     "share": re.compile(r"/v1/scenarios/[^/]+"),
 }
 """Paths that accept a credential in the query, by parameter."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request
-from fastapi.responses import PlainTextResponse, Response
+from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 
 from service.answers.shares import Share, ShareList
 from service.api.access.authorization import CallerDep, caller_of
@@ -31,10 +31,11 @@ from service.features.scenarios import scenarios
 from service.features.scenarios.budgets import Budget, example_budget, scenario_budget
 from service.features.scenarios.scenarios import ScenarioChange, listed_shares
 from service.features.scenarios.schemas import ScenarioPatch, ScenarioRequest, ShareRequest, ShownScenario
-from service.features.scenarios.workbook import workbook_sheets
+from service.features.scenarios.workbook import budget_report, workbook_sheets
 from service.store.scenarios import SavedQuestion
 from service.tabular import open_document
 from service.tabular.lists import ListTypes
+from service.tabular.report import POLICY
 from service.tabular.sheets import Names, Sheet, excel_file
 from service.validation.reading import to_bytes
 
@@ -98,6 +99,23 @@ def _add_snippet(name: str) -> None:
         return PlainTextResponse(with_address(text, request), headers=_attachment(name))
 
     router.add_api_route(f"/guide/{name}", snippet, include_in_schema=False)
+
+
+@router.get(
+    f"{ONE}.html",
+    summary="The budget of one saved question as a page to print",
+    response_class=Response,
+    response_description="Summary, months and other ways to run the job, on one page.",
+    responses=content("text/html", BINARY),
+    openapi_extra=requires("sheet", SHEET_KEY, SHARE_LINK),
+)
+def get_scenario_report(
+    request: Request, database: Database, scenario_id: ScenarioId, revision: RowRevisionDep
+) -> Response:
+    """Return numbers as they were saved; the page refers to no other file."""
+    history, caller = request.app.state.history, caller_of(request)
+    budget = scenario_budget(database, history, caller, scenario_id, revision, address_of(request))
+    return HTMLResponse(budget_report(budget), headers={"Content-Security-Policy": POLICY})
 
 
 for _ending in WORKBOOKS:

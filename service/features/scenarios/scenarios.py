@@ -232,7 +232,7 @@ def share_scenario(
         message = f"the scenario has {MOST_LINKS} links that hold, the most that one may have"
         raise Refused(Problem(field="", code="too_many_shares", message=message, fix="revoke some of them"))
     token = link_token(keys.make_signing_secret(), link.id, scenario_id, int(end.timestamp()))
-    forms = (f"{address}{PATH}/{scenario_id}{ending}?{PARAMETER}={token}" for ending in ("", ".xlsx", ".ods"))
+    forms = (f"{address}{PATH}/{scenario_id}{ending}?{PARAMETER}={token}" for ending in ("", ".xlsx", ".ods", ".html"))
     return Share(link.id, utc_text(end), ShareLinks(*forms))
 
 

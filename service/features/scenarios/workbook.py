@@ -16,6 +16,7 @@ from service.estimator.run.cost import Charge
 from service.features.cells.cells import REFRESH, REV
 from service.features.estimates.metrics import FITS, metric_named
 from service.features.scenarios.budgets import METRICS, Budget
+from service.tabular.report import html_report
 from service.tabular.sheets import (
     Chart,
     Formula,
@@ -43,6 +44,7 @@ FREE_ROWS = 6
 FIRST_RESULT = 5
 ENDS: Final = ("value", "low", "high")
 
+CHEAPEST: Final = "cheapest"
 LEAST_MONTHS, MOST_MONTHS = 6, 60
 
 CONTINGENCY: Final = 0.1
@@ -89,6 +91,18 @@ def workbook_sheets(budget: Budget) -> tuple[Sequence[Sheet], Names]:
         _audit(budget),
     ]  # fmt: skip
     return sheets, {**_rate_names(budget), **summary.names()}
+
+
+def budget_report(budget: Budget) -> str:
+    """Summary, months of the run and alternatives as one page of HTML."""
+    summary = _Summary(budget)
+    months = _months(summary)
+    versions = budget.whole["versions"]
+    footer = [
+        f"Answer {budget.whole['id']}, formulas {versions['formulas']}, catalogue {versions['catalogue']}",
+        *(f"{name}: {address}" for name, address in budget.links.items()),
+    ]
+    return html_report(budget.title, [summary.sheet(), months, *_scenarios(summary)], footer)
 
 
 def _rates_of(budget: Budget) -> dict[str, float]:
@@ -204,7 +218,7 @@ class _Summary:
         usd = self.places["usd"]
         self._budget_rows(usd, whole)
         self._dates(totals)
-        self.rows += [[], [RANGE], ["Coloured cells, here and on Rates, are yours to change."]]
+        self.rows += [[], [RANGE]]
 
     def _line(self, charge: Charge, column: str) -> str:
         hours, billed = self.places["gpu_hours"], self.places["billed_gpu_hours"]
@@ -237,12 +251,12 @@ class _Summary:
 
     def _dates(self, totals: Mapping[str, Any]) -> None:
         saved = day_number(date.fromisoformat(self.budget.saved_on))
-        self._add("start_date", "Start", Shown(saved, "date", is_input=True), None, None, "date")
+        self._add("start_date", "Start", Shown(saved, "date", is_input=True))
         start, days = self.places["start_date"], self.places["days"]
         self.rules[f"B{start}"] = "date"
         ends = [saved + (totals.get("days") or {}).get(end, 0) for end in ENDS]
         until = [f"start_date+{column}{days}" for column in "BCD"]
-        self._figures("end_date", "End", [*zip(until, ends, strict=True)], "date", "date")
+        self._figures("end_date", "End", [*zip(until, ends, strict=True)], "date")
 
 
 def _subject(budget: Budget) -> str:
@@ -349,6 +363,8 @@ def _scenarios(summary: _Summary) -> Iterator[Sheet]:
     usd = [round(round(one.billed_gpu_hours * one.usd_per_gpu_hour * (1 - one.discount_fraction), 2) + one.other_usd, 2)
            for one in alternatives]  # fmt: skip
 
+    costs = [cost, *usd]
+
     def row(label: str, first: SheetCell, others: Sequence[SheetCell], unit: SheetCell = None) -> list[SheetCell]:
         return [label, first, *others, unit]
 
@@ -386,7 +402,12 @@ def _scenarios(summary: _Summary) -> Iterator[Sheet]:
         row("Days beside as asked", Shown(0, "number"),
             [Shown(Formula(f"{c}9-$B$9", one.days - totals["days"]["value"]), "number")
              for c, one in zip(letters[1:], alternatives, strict=True)], "d"),
-        ["Cheapest of a token", *(Formula(f'IF({c}14=MIN($B$14:${letters[-1]}$14),"cheapest","")') for c in letters)],
+        ["Cheapest of a token", *(
+                Formula(
+                    f'IF({c}14=MIN($B$14:${letters[-1]}$14),"{CHEAPEST}","")', CHEAPEST if one == min(costs) else ""
+                )
+                for c, one in zip(letters, costs, strict=True)
+            )],
     ]  # fmt: skip
     rules: dict[str, ValidationRule] = {f"{c}10": "positive" for c in letters[1:]}
     rules |= {f"{c}11": "fraction" for c in letters[1:]}

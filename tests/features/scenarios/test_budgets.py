@@ -1,7 +1,10 @@
 """A saved question as a spreadsheet: its fields, formulas that ask for its numbers, and nothing else that runs."""
 
 import io
+import re
 import zipfile
+from base64 import b64encode
+from hashlib import sha256
 from typing import Any
 from xml.etree import ElementTree
 
@@ -128,7 +131,7 @@ def test_open_document_holds_the_same(kept: Ask) -> None:
     assert all(formula.startswith("of:=") for formula in formulas)
 
 
-@pytest.mark.parametrize("ending", ["xlsx", "ods"])
+@pytest.mark.parametrize("ending", ["xlsx", "ods", "html"])
 def test_there_is_none_of_a_scenario_that_is_not_there(ending: str, kept: Ask) -> None:
     assert kept("GET", f"/v1/scenarios/scn_{'a' * 22}.{ending}").status_code == 404
     assert kept("GET", f"/v1/scenarios/none.{ending}").status_code == 404
@@ -189,3 +192,19 @@ def test_each_line_of_a_cost_is_a_formula_of_its_rates(name: str, kept: Ask) -> 
         value = eval(expression, {"__builtins__": {}}, {**rates, **quantities})  # noqa: S307 - arithmetic of our own
         assert round(value, 2) == pytest.approx(line["usd"]["value"], abs=0.011), (line["kind"], formula)
         assert cached["Summary"][f"B{row}"].value == line["usd"]["value"]
+
+
+def test_a_page_to_print_shows_the_same_and_refers_to_nothing_else(kept: Ask) -> None:
+    scenario = saved(kept, QUESTION, name="<script>alert(1)</script> & others")
+    page = kept("GET", f"{scenario['links']['self']}.html")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    style = page.text.partition("<style>")[2].partition("</style>")[0]
+    digest = b64encode(sha256(style.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'sha256-{digest}'" in page.headers["content-security-policy"]
+    assert "<script>" not in page.text
+    assert "<title>&lt;script&gt;alert(1)&lt;/script&gt; &amp; others</title>" in page.text
+    assert not re.search(r"(src|href|url)\s*[=(]", page.text)
+    totals = kept("POST", "/v1/estimates", json=QUESTION).json()["totals"]
+    for amount in (totals["cost_usd"]["low"], totals["cost_usd"]["value"], totals["gpu_hours"]["high"]):
+        assert f"{amount:,.2f}" in page.text
+    assert page.text.count("<svg") == 2

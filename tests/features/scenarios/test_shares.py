@@ -19,7 +19,7 @@ from service.store.tables import SERVER_SECRETS
 from tests.api.asking import QUESTION, Ask
 from tests.fixtures import asking, one_by_one, running
 
-ENDINGS = ("", ".xlsx", ".ods")
+ENDINGS = ("", ".xlsx", ".ods", ".html")
 HOST = "http://localhost"
 NOW = datetime.now(UTC)
 
@@ -62,7 +62,7 @@ def token_of(links: dict[str, str]) -> str:
 def test_a_link_opens_one_scenario_and_nothing_else(locked: Locked) -> None:
     place, other = (saved(locked.ask, headers=locked.writer) for _ in range(2))
     links = shared(locked.ask, place, {}, headers=locked.writer)
-    assert list(links) == ["scenario", "xlsx", "ods"]
+    assert list(links) == ["scenario", "xlsx", "ods", "html"]
     for link, ending in zip(links.values(), ENDINGS, strict=True):
         opened = locked.ask("GET", link)
         whole = locked.ask("GET", f"{place}{ending}", headers=locked.writer)
