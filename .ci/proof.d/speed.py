@@ -1,4 +1,4 @@
-"""Time of one answer of each kind in process, every preset on 8 and on 1,024 GPUs; time to import the estimator."""
+"""Time of one answer of each kind in process, every preset on 8 and on 1,024 GPUs; of commands, as whole processes."""
 
 import gc
 import subprocess
@@ -19,6 +19,17 @@ GPUS = (8, 1024)
 RUNS = 5
 MOST_IMPORT_SECONDS = 0.150
 IMPORT = "import time; t = time.perf_counter(); import service.estimator; print(time.perf_counter() - t)"
+
+COMMANDS = {
+    "--version": 0.150,
+    "--help": 0.200,
+    "estimate -h": 0.200,
+    "plan -h": 0.200,
+    "estimate llama-3.1-8b --seq 8192 --gpu h100 --gpus 8": 0.350,
+    "models llama": None,
+    "estimate --help-all": None,
+}
+"""Most seconds of a command, from its start to its end; None where none are promised."""
 
 MEMO = type(lru_cache(lambda: None))
 MEMOS = [o for o in gc.get_objects() if isinstance(o, MEMO) and o.__module__.startswith("service.estimator")]
@@ -91,11 +102,28 @@ def is_slow(answer: Answer, asked: Sequence[Question]) -> bool:
     return median(seconds) > answer.most_median_seconds or p95 > answer.most_p95_seconds
 
 
+def command_seconds(words: str) -> float:
+    """Time of a command in a process of its own."""
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "service", *words.split()], stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - started
+
+
+def slow_commands() -> list[str]:
+    """Print how long each command takes; those that take longer than promised."""
+    medians = {words: median(command_seconds(words) for _ in range(9)) for words in COMMANDS}
+    for words, seconds in medians.items():
+        promised = "" if COMMANDS[words] is None else f" (promised: {COMMANDS[words]:.2f})"
+        print(f"traincost {words}: median of 9 processes {seconds:.3f} s{promised}")
+    return [f"traincost {words}" for words, most in COMMANDS.items() if most is not None and medians[words] > most]
+
+
 def main() -> None:
     asked = list(questions(shipped_catalogue()))
     slow = [answer.name for answer in ANSWERS if is_slow(answer, asked)]
     imports = [import_seconds() for _ in range(9)]
     print(f"import of service.estimator in a fresh process: median of {len(imports)} {1e3 * median(imports):.0f} ms")
+    slow += slow_commands()
     if slow or median(imports) > MOST_IMPORT_SECONDS:
         sys.exit(f"slower than promised: {', '.join(slow) or 'the import'}")
 

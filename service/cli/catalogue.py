@@ -21,22 +21,28 @@ Search = Annotated[list[str] | None, typer.Argument(help="Words that a row has, 
 TABLES: Mapping[str, Mapping[str, str]] = {
     "models": {
         "slug": "model",
-        "exact_total": "parameters",
-        "exact_active": "active",
-        "num_hidden_layers": "layers",
-        "hidden_size": "width",
+        "exact.total": "parameters",
+        "exact.active": "active",
+        "model.num_hidden_layers": "layers",
+        "model.hidden_size": "width",
         "hugging_face_id": "Hugging Face id",
     },
     "gpus": {
         "slug": "gpu",
-        "memory_bytes": "memory",
-        "usable_bytes": "usable",
-        "bf16_flop_per_s": "bf16",
-        "memory_bytes_per_s": "bandwidth",
+        "gpu.memory_bytes": "memory",
+        "gpu.usable_bytes": "usable",
+        "gpu.bf16_flop_per_s": "bf16",
+        "gpu.memory_bytes_per_s": "bandwidth",
         "release_year": "year",
         "aliases": "aliases",
     },
-    "clusters": {"slug": "cluster", "gpus": "gpus", "gpu": "gpu", "gpus_per_node": "per node", "name": "name"},
+    "clusters": {
+        "slug": "cluster",
+        "cluster.gpus": "gpus",
+        "cluster.gpu": "gpu",
+        "cluster.gpus_per_node": "per node",
+        "name": "name",
+    },
     "prices": {
         "gpu": "gpu",
         "usd_per_gpu_hour": "USD/GPU-h",
@@ -47,13 +53,20 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         "as_of": "as of",
     },
 }
-"""Columns of each list with their headers."""
+"""Fields of the rows of each list, with their headers."""
 
 SEARCHED = (
-    *("slug", "name", "family", "aliases", "hugging_face_id"),
+    *("slug", "name", "family", "aliases", "hugging_face_id", "cluster.gpu"),
     *("provider", "region", "gpu", "instance_type", "price_model"),
 )
-"""Columns whose words are searched."""
+"""Fields whose words are searched."""
+
+
+def _value(row: Any, path: str) -> Any:
+    """A field of a row, or of a part of it; None where the row has none."""
+    for name in path.split("."):
+        row = getattr(row, name, None)
+    return row
 
 
 def _cell(name: str, value: Any) -> str:
@@ -63,7 +76,7 @@ def _cell(name: str, value: Any) -> str:
         return value or "" if not isinstance(value, bool) else str(value).lower()
     if isinstance(value, list | tuple):
         return ", ".join(value)
-    if name.startswith("exact_"):
+    if name.startswith("exact."):
         return f"{value / 1e9:.4g}B"
     if name.endswith("_per_s"):
         return f"{value / 1e12:.4g} T{dimension_of([name]).base}"
@@ -72,9 +85,10 @@ def _cell(name: str, value: Any) -> str:
     return f"{value:.2f}" if name.startswith("usd") else str(value)
 
 
-def _is_meant(record: Mapping[str, Any], words: Sequence[str]) -> bool:
+def _is_meant(row: Any, words: Sequence[str]) -> bool:
     """Whether a row has every word, regardless of case and of spaces and marks between letters."""
-    plain = _plain(" ".join(str(record[name]) for name in SEARCHED if record.get(name) is not None))
+    values = (_value(row, path) for path in SEARCHED)
+    plain = _plain(" ".join(str(value) for value in values if isinstance(value, str | tuple)))
     return all(_plain(word) in plain for word in words)
 
 
@@ -82,29 +96,44 @@ def _plain(text: str) -> str:
     return "".join(filter(str.isalnum, text.casefold()))
 
 
+def _report(columns: Mapping[str, str], rows: Sequence[Any]) -> str:
+    values = [[_value(row, path) for path in columns] for row in rows]
+    right = {place for row in values for place, value in enumerate(row) if isinstance(value, int | float)}
+    cells = [[_cell(path, value) for path, value in zip(columns, row, strict=True)] for row in values]
+    return "\n".join(table([[*columns.values()], *cells], right=right))
+
+
+def _records(plural: str, rows: Sequence[Any]) -> list[Mapping[str, Any]]:
+    from service.features.catalogue.lists import LISTINGS, record_of
+
+    return [record_of(LISTINGS[plural], row) for row in rows]
+
+
+def _csv(plural: str, rows: Sequence[Any]) -> str:
+    from service.tabular.lists import csv_text
+
+    records = _records(plural, rows)
+    return csv_text(records[0], (record.values() for record in records))
+
+
 def _add(plural: str, meaning: str) -> None:
     def search(words: Search = None, *, as_json: console.AsJson = False, as_csv: console.AsCsv = False) -> None:
         from service.catalogue import shipped_catalogue
-        from service.features.catalogue.lists import LISTINGS, record_of
-        from service.tabular.lists import csv_text
 
-        listing = LISTINGS[plural]
-        records = [record_of(listing, row) for row in listing.rows(shipped_catalogue())]
-        found = [record for record in records if _is_meant(record, words or ())]
+        catalogue = shipped_catalogue()
+        rows = [*(catalogue.prices if plural == "prices" else getattr(catalogue, plural).values())]
+        found = [row for row in rows if _is_meant(row, words or ())]
         if not found:
             raise NothingFound(
-                f"no {plural} with {' and '.join(words or ())}; traincost {plural} lists all {len(records):,}"
+                f"no {plural} with {' and '.join(words or ())}; traincost {plural} lists all {len(rows):,}"
             )
-        columns = TABLES[plural]
-        right = [place for place, name in enumerate(columns) if isinstance(found[0][name], int | float)]
-        cells = [[_cell(name, record[name]) for name in columns] for record in found]
         console.print_answer(
             found,
-            lambda _: "\n".join(table([[*columns.values()], *cells], right=right)),
+            lambda _: _report(TABLES[plural], found),
             as_json=as_json,
             as_csv=as_csv,
-            csv=lambda rows: csv_text(rows[0], (row.values() for row in rows)),
-            json_form=lambda items: {"items": items, "next_cursor": None},
+            csv=lambda _: _csv(plural, found),
+            json_form=lambda _: {"items": _records(plural, found), "next_cursor": None},
         )
 
     search.__doc__ = meaning

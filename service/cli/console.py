@@ -81,6 +81,10 @@ class StrictCommand(TyperCommand):
             ctx.fail(f"Unexpected argument {ctx.args[0]!r}. Give the name of its option before it, or leave it out.")
         return rest
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options and arguments."""
+        return without_converters(super().get_params(ctx))
+
 
 class CommandGroup(typer.Typer):
     def __init__(self, **settings: Any) -> None:
@@ -121,8 +125,8 @@ class Progress:
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
         self._now = now
         self._started = self._printed_at = now()
-        self._first: float | None = None
-        """What was done before this run, at its first report."""
+        self._first: tuple[float, float] | None = None
+        """What was done before this run, and its share of the whole, at the first report."""
         self._bar: Bar | None = None
 
     def __enter__(self) -> "Progress":
@@ -132,35 +136,33 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def report(self, line: str, done: float | None = None, total: float | None = None, unit: str = "") -> None:
-        """Print a line with its rate and the time left, unless the last one or the start is too recent."""
+    def report(self, line: str, done: float, share: float | None = None, unit: str = "") -> None:
+        """Print a line with the rate of what is done and, from the share of the whole, the time that is left."""
         now = self._now()
         if self._first is None:
-            self._first = done or 0.0
+            self._first = (done, share or 0.0)
         if now - self._printed_at < PATIENCE_SECONDS:
             return
         self._printed_at = now
-        text = ", ".join([line, *self._pace(now, done, total, unit)])
+        text = ", ".join([line, *self._pace(now, done, share, unit)])
         if not sys.stderr.isatty():
             typer.echo(text, err=True)
             return
         if self._bar is None:
             self._bar = _bar()
             self._bar.start()
-        share = None if done is None or not total else done / total
-        self._bar.update(self._bar.task_ids[0], description=text, completed=share or 0.0, total=share and 1.0)
+        task = self._bar.task_ids[0]
+        self._bar.update(task, description=text, completed=share or 0.0, total=None if share is None else 1.0)
         self._bar.refresh()
 
-    def _pace(self, now: float, done: float | None, total: float | None, unit: str) -> Iterator[str]:
+    def _pace(self, now: float, done: float, share: float | None, unit: str) -> Iterator[str]:
         from service.units import SECONDS, in_units, readable
 
-        seconds, recent = now - self._started, (done or 0.0) - (self._first or 0.0)
-        if recent <= 0.0 or seconds <= 0.0:
-            return
-        if unit:
-            yield f"{readable(float(f'{recent / seconds:.3g}'))} {unit}/s"
-        if total:
-            left = max(total - (done or 0.0), 0.0) * seconds / recent
+        seconds, (done_before, share_before) = now - self._started, self._first or (0.0, 0.0)
+        if unit and done > done_before:
+            yield f"{readable(float(f'{(done - done_before) / seconds:.3g}'))} {unit}/s"
+        if share is not None and share > share_before:
+            left = (1.0 - share) * seconds / (share - share_before)
             yield f"{in_units(float(f'{left:.2g}'), SECONDS)} left"
 
 

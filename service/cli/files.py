@@ -164,7 +164,7 @@ def launch_check(
         def report(event: Event) -> None:
             lines, share = describe_event(event.name, event.data)
             if sys.stderr.isatty():
-                progress.report(", ".join(lines), share, 1.0)
+                progress.report(", ".join(lines), share, share)
                 return
             for line in lines:
                 typer.echo(line, err=True)

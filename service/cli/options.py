@@ -101,7 +101,7 @@ class QuestionCommand(console.StrictCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The options that are read."""
-        own = console.without_converters(super().get_params(ctx))
+        own = super().get_params(ctx)
         if ctx.resilient_parsing:
             return [*own, *self._options(None)]
         words = ctx.meta.get(OPTIONS)

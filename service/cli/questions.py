@@ -212,13 +212,13 @@ def plan(
     from service.cli.reports import describe_counts, plans_csv, plans_report
     from service.features.plans.search_plans import search
 
-    request = Request(context, words, file)
+    request, shares = Request(context, words, file), [0.0]
     with console.Progress() as progress, request.refusals():
-        for step in search(request.body, shipped_catalogue()):
+        for step in search(request.body, shipped_catalogue(), shares.append):
             if isinstance(step, PlanAnswer):
                 answer = step
             else:
-                progress.report(f"so far {describe_counts(step)}", step.generated, unit="layouts")
+                progress.report(f"so far {describe_counts(step)}", step.generated, shares[-1], "layouts")
     console.print_answer(answer, plans_report, as_json=as_json, as_csv=as_csv, csv=plans_csv)
     fits = answer.plans or answer.counts.fitting
     fail_if(None if fits else "out_of_memory", is_asked=fail_if_oom)
@@ -435,7 +435,8 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
     with console.Progress() as progress:
 
         def report(counts: Counts) -> None:
-            progress.report(f"{counts.rows:,} of {axes.axes.rows:,} rows", counts.rows, axes.axes.rows, "rows")
+            whole = axes.axes.rows
+            progress.report(f"{counts.rows:,} of {whole:,} rows", counts.rows, counts.rows / whole, "rows")
 
         counts = run_locally(axes, out, processes or cores(), report)
     console.print_answer(

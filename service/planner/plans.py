@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import groupby
+from itertools import accumulate, groupby
 from math import inf
 
 import numpy as np
@@ -79,6 +79,8 @@ class SearchCounts:
     """Those of them that fit."""
     smallest: Candidate | None = None
     """The one that takes least memory, whether it fits or not."""
+    done_fraction: float = 0.0
+    """Share of the search that is done, by layouts of a variant and by machines."""
 
     def leave_out(self, refused: Counter[str]) -> None:
         """Count layouts that rules refuse before they are scored."""
@@ -247,14 +249,17 @@ def _blocks(
     result.leave_out(refused)
     variants, refused = variants_of(question, axes, headroom_fraction)
     result.leave_out(refused)
-    for variant in variants:
+    for place, variant in enumerate(variants):
         blocks, refused = blocks_of(variant, axes, pipelines)
-        if result.generated + sum(block.grid.cells * len(block.layouts) for block in blocks) > MOST_LAYOUTS:
+        layouts = [block.grid.cells * len(block.layouts) for block in blocks]
+        if result.generated + sum(layouts) > MOST_LAYOUTS:
             message = f"the fields that are left open make more than {MOST_LAYOUTS:,} layouts"
             fix = "pin or restrict some of them: recipe.micro_batch, layout.shard_group, layout.offload"
             raise Refused(Problem(field="layout", code="space_is_small_enough", message=message, fix=fix))
         result.leave_out(refused)
-        yield from blocks
+        for before, block in zip(accumulate(layouts, initial=0), blocks, strict=False):
+            result.done_fraction = (place + before / sum(layouts)) / len(variants)
+            yield block
 
 
 def _rules(block: Block, choices: CompleteLayout) -> dict[str, LayoutRule]:
@@ -384,10 +389,12 @@ def plans_of(
     plans = Plans()
     every: list[Plan] = []
     front: list[Plan] = []
-    for question in map(constraints.software, machines):
+    for place, question in enumerate(map(constraints.software, machines)):
         result = SearchResult()
         for result in search(question, constraints, top, bounds.headroom_fraction):
-            yield _with_counts(plans, result)
+            so_far = _with_counts(plans, result)
+            so_far.done_fraction = (place + result.done_fraction) / len(machines)
+            yield so_far
         plans = _with_counts(plans, result)
         answered: dict[Candidate, Plan] = {}
         for candidate in (*result.best, *result.front[:: max(1, -(-len(result.front) // MOST_FRONT))]):

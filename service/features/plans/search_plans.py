@@ -1,6 +1,6 @@
 """Search for plans: the layouts that keep to the limits, ranked, with the reasons for the others."""
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
 from math import exp
 from time import monotonic
@@ -25,11 +25,14 @@ BETWEEN_PROGRESS_SECONDS = 0.25
 """Time between two progress reports. Source: a choice; often enough for a bar that moves."""
 
 
-def search(body: Mapping[str, Any], catalogue: Catalogue) -> Iterator[PlanCounts | PlanAnswer]:
-    """Search the best layouts for a job, with progress."""
+def search(
+    body: Mapping[str, Any], catalogue: Catalogue, report: Callable[[float], None] = lambda _: None
+) -> Iterator[PlanCounts | PlanAnswer]:
+    """Search the best layouts for a job, with progress; `report` gets the share that is done before each count."""
     parsed, result = read_plan(body, catalogue), Plans()
     machines, request = [one.question for one in parsed.machines], parsed.request
     for result in plans_of(machines, parsed.constraints, request.objective, bounds_of(request.limits), request.top):
+        report(result.done_fraction)
         yield _counts(result)
     yield _answer(parsed, result, catalogue)
 
