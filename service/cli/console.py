@@ -136,7 +136,7 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def report(self, line: str, done: float, share: float | None = None, unit: str = "") -> None:
+    def report(self, line: str, done: float = 0.0, share: float | None = None, unit: str = "") -> None:
         """Print a line with the rate of what is done and, from the share of the whole, the time that is left."""
         now = self._now()
         if self._first is None:

@@ -6,6 +6,7 @@ import typer
 
 from service.cli import console
 from service.cli.reports import report
+from service.cli.tables import table
 
 if TYPE_CHECKING:
     from service.answers.ask import LimitCheck, SentenceAnswer
@@ -35,7 +36,7 @@ def sentence_report(answer: "SentenceAnswer") -> str:
         for chip in answer.chips
     ]
     limits = [f"{_limit(one)}: {one.verdict.replace('_', ' ')}" for one in answer.limits]
-    return "\n".join([*console.table(rows, has_header=False), *limits, "", report(answer.answer)])
+    return "\n".join([*table(rows, has_header=False), *limits, "", report(answer.answer)])
 
 
 def _limit(one: "LimitCheck") -> str:

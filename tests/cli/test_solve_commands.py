@@ -127,7 +127,7 @@ def test_a_search_that_takes_long_says_so_once_a_second(capsys: pytest.CaptureFi
     clock = iter([0.0, 0.5, 1.1, 1.9, 2.1, 2.2])
     progress = Progress(now=lambda: PATIENCE_SECONDS * next(clock))
     for scored in range(5):
-        progress.report(describe_counts(PlanCounts(generated=10, refused={"rule": 3}, scored=scored, fitting=0)), 0)
+        progress.report(describe_counts(PlanCounts(generated=10, refused={"rule": 3}, scored=scored, fitting=0)))
     told = capsys.readouterr()
     assert told.out == ""
     assert [line.split(", ")[1] for line in told.err.splitlines()] == ["1 worked out", "3 worked out"]
