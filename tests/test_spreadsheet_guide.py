@@ -33,12 +33,29 @@ RESULT = "D1"
 NODE = """
 const { execFileSync } = require("child_process");
 const python = (code, ...said) => JSON.parse(execFileSync(process.argv[2], ["-c", code, ...said]));
-const fetched = "import json,sys,urllib.request as u; print(json.dumps(u.urlopen(sys.argv[1]).read().decode()))";
+const fetchedBy = "import json,sys,urllib.request as u; print(json.dumps(u.urlopen(sys.argv[1]).read().decode()))";
 const parsed = "import csv,io,json,sys; print(json.dumps(list(csv.reader(io.StringIO(sys.argv[1], newline='')))))";
-const UrlFetchApp = { fetch: (url) => ({ getContentText: () => python(fetched, url) }) };
-const Utilities = { parseCsv: (text) => python(parsed, text) };
+const { createHash } = require("crypto");
+const Utilities = {
+  parseCsv: (text) => python(parsed, text),
+  DigestAlgorithm: { SHA_256: "sha256" },
+  computeDigest: (algorithm, text) => createHash(algorithm).update(text).digest(),
+  base64Encode: (bytes) => Buffer.from(bytes).toString("base64"),
+};
+const kept = new Map();
+const cache = { get: (place) => kept.get(place) ?? null, put: (place, text) => kept.set(place, text) };
+const CacheService = { getScriptCache: () => cache };
+let requests = 0;
+const UrlFetchApp = { fetch: (url) => (requests++, { getContentText: () => python(fetchedBy, url) }) };
 %s
-console.log(JSON.stringify(JSON.parse(process.argv[3]).map(([names, fields]) => TRAINCOST(names, fields))));
+const answers = JSON.parse(process.argv[3]).map((call) => {
+  try {
+    return TRAINCOST(...call);
+  } catch (error) {
+    return { error: error.message };
+  }
+});
+console.log(JSON.stringify([...answers, requests]));
 """
 """What Google gives to a script, and a caller."""
 
@@ -132,12 +149,12 @@ def test_a_sheet_asks_a_locked_service_with_its_key(tmp_path: Path) -> None:
                 Book(str(book), {KEY_CELL: "none"}),
             ],
         )
-        one, none = (called(address, tmp_path, ("gpu_hours", FIELDS), key=held)[0][0][0] for held in (key, ""))
+        one, none = (called(address, tmp_path, ("gpu_hours", FIELDS), key=held)[0] for held in (key, ""))
     assert is_shown(following, cell_at(given, RESULT))
     assert cell_at(without, RESULT).error
     assert cell_at(reason, RESULT).text.startswith("#ERR unauthorized")
     assert one == cell_at(budget, "B14").number == pytest.approx(float(following.text), rel=1e-3)
-    assert none.startswith("#ERR unauthorized")
+    assert none["error"].startswith("#ERR unauthorized")
     assert cell_at(spoilt, "B14").text.startswith("#ERR unauthorized")
 
 
@@ -162,8 +179,8 @@ def test_the_scripts_of_the_page_are_the_files_that_are_served(address: str) -> 
         assert served == text.replace(DOCUMENTED, address)
 
 
-def called(address: str, tmp_path: Path, *calls: tuple[Any, list[list[Any]]], key: str = "") -> list[Any]:
-    """What the script of Google Sheets gives for names and fields."""
+def called(address: str, tmp_path: Path, *calls: tuple[Any, Any], key: str = "") -> list[Any]:
+    """What the script of Google Sheets gives for each call, and how many requests it sent."""
     need("node")
     script = tmp_path / "traincost.js"
     source = (GUIDE / "traincost.gs").read_text(encoding="utf-8").replace(DOCUMENTED, address)
@@ -181,17 +198,31 @@ def test_the_script_gives_numbers_reasons_and_tables(address: str, tmp_path: Pat
     wrong = [["tensor", 3] if name == "tensor" else [name, value] for name, value in FIELDS]
     swept = [["gpus", "8;16"] if name == "gpus" else [name, value] for name, value in FIELDS]
     names: Any = [["gpu_hours"], ["cost_usd"], [""]]
-    one, several, refused, table = called(
-        address, tmp_path, ("gpu_hours", FIELDS), (names, FIELDS), (names, wrong), (names, swept)
+    sentence = "llama 3.1 8b, 200B tokens, 64xH100, $2.50/h"
+    one, several, refused, table, cost, unknown, again, requests = called(
+        address,
+        tmp_path,
+        ("gpu_hours", FIELDS),
+        (FIELDS, names),
+        (names, wrong),
+        (names, swept),
+        (sentence, "cost_usd"),
+        ("what is this", "cost_usd"),
+        (sentence, "cost_usd"),
     )
     asked_again = {name: value for name, value in FIELDS if value != ""}
     whole = httpx.get(f"http://{address}/v1/estimates", params=asked_again, timeout=30).json()
     hours = float(f"{whole['totals']['gpu_hours']['value']:.15g}")
-    assert one == [[hours]]
+    assert one == hours
     assert several[0] == [hours]
     assert "usd_per_gpu_hour" in several[1][0]
     assert refused[0][0].startswith("#ERR replica_divides_cluster")
-    assert [row[0] for row in table] == ["gpus", "8", "16"]
+    assert [row[0] for row in table] == ["gpus", 8, 16]
+    assert any(isinstance(cell, float) for cell in table[1])
+    answered = httpx.get(f"http://{address}/v1/ask", params={"q": sentence}, timeout=30).json()
+    assert cost == again == answered["answer"]["totals"]["cost_usd"]["value"]
+    assert unknown["error"].startswith("#ERR ")
+    assert requests == 6
 
 
 def test_the_power_query_asks_for_the_columns_that_it_types(address: str) -> None:
