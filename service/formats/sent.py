@@ -212,12 +212,15 @@ def _unread(found: Recognised) -> tuple[str, str, str]:
 def _joined(entries: Sequence[Entry], others: Mapping[str, Sent], *, only_named: bool) -> tuple[Entry, ...]:
     """Settings with those of the files that they name in place of the names, and of those that they stand under."""
     left = dict(others)
+    named = {_base_name(entry) for entry in entries}
     found: list[Entry] = []
     for entry in entries:
         base = _base_name(entry) if entry.name in _PATHS else ""
         name = next((one for one in left if one.rpartition("/")[2] == base), None)
         found += _under(entry.name, left.pop(name).entries, entry.place) if name else (entry,)
     for name, other in () if only_named else left.items():
+        if other.format == PART and name.rpartition("/")[2] in named:
+            continue  # of a setting whose own fate says what is lost
         if other.format == PART:
             raise _not_recognised(f"{FILES}.{name}")
         if other.format not in _UNDER:

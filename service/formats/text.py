@@ -431,7 +431,7 @@ class _Recording:
 
 
 def _expanded(events: Events) -> Events:
-    """Node events of documents without tags, with those of an anchored node in place of each alias."""
+    """Node events of documents without tags but for sets, with those of an anchored node in place of each alias."""
     anchored: dict[str, list[Any]] = {}
     recordings: list[_Recording] = []
     count = characters = 0
@@ -452,7 +452,7 @@ def _expanded(events: Events) -> Events:
 
 def _nodes_of(event: Any, anchored: Mapping[str, list[Any]], recordings: list[_Recording]) -> list[Any]:
     """An event, or those that an alias stands for; an anchor begins a recording."""
-    if getattr(event, "tag", None):
+    if getattr(event, "tag", None) not in (None, _SET):
         raise refusal(_place(event), "tag", "tags are not taken", _WITHOUT_TAG)
     anchor = str(getattr(event, "anchor", None) or "")
     if not isinstance(event, yaml.AliasEvent):
@@ -462,6 +462,9 @@ def _nodes_of(event: Any, anchored: Mapping[str, list[Any]], recordings: list[_R
         raise refusal(_place(event), "anchor", "no node that ends before the alias has its name", _ANCHORED)
     return anchored[anchor]
 
+
+_SET = "tag:yaml.org,2002:set"
+"""Tag of a mapping whose keys alone count."""
 
 _WITHOUT_TAG = "leave the tag out, and write the value as a text, a number, a list or a mapping"
 _ANCHORED = "put & and the name before a value above, or write the value out"
@@ -477,8 +480,11 @@ def _mapping(events: Events, outer: str, depth: int) -> Iterator[Entry]:
 
 
 def _members(events: Events, outer: str, depth: int) -> Iterator[tuple[str, Entry]]:
-    """The settings of a mapping with its keys, those that it merges last."""
-    seen: set[str] = set()
+    """The settings of a mapping with its keys, those that it merges last.
+
+    A setting may be given again with the same value, or where it was null before, as every reader takes it alike.
+    """
+    found: dict[str, list[Entry]] = {}
     merged: dict[str, list[Entry]] = {}
     for key in events:
         if isinstance(key, yaml.MappingEndEvent):
@@ -487,20 +493,29 @@ def _members(events: Events, outer: str, depth: int) -> Iterator[tuple[str, Entr
             raise refusal(_place(key), *text_bounds.TOO_DEEP)
         if not isinstance(key, yaml.ScalarEvent):
             raise refusal(_place(key), "too_deep", "a key is a list or a mapping", "name settings by text")
-        if key.value in seen:
-            raise refusal(_place(key), "duplicate_key", "the setting is given before already", "give it once")
-        seen.add(key.value)
         name = full_name(outer, key.value)
         value = next(events)
-        if key.value == _MERGE and key.implicit[0]:
+        is_merge = key.value == _MERGE and key.implicit[0]
+        if merged if is_merge else not _may_be_given(name, found.get(key.value), value):
+            raise refusal(_place(key), "duplicate_key", "the setting is given before already", "give it once")
+        if is_merge:
             merged = _merged(events, value, outer, depth + 1)
-        elif isinstance(value, yaml.MappingStartEvent):
-            yield from ((key.value, entry) for entry in _mapping(events, name, depth + 1))
+        elif isinstance(value, yaml.MappingStartEvent) and value.tag != _SET:
+            found[key.value] = [*_mapping(events, name, depth + 1)]
         else:
-            yield key.value, Entry(name, _value(events, value, depth + 1), _place(value))
-    for one, entries in merged.items():
-        if one not in seen:
-            yield from ((one, entry) for entry in entries)
+            found[key.value] = [Entry(name, _value(events, value, depth + 1), _place(value))]
+    for one, entries in (found | {one: merged[one] for one in merged if one not in found}).items():
+        yield from ((one, entry) for entry in entries)
+
+
+def _may_be_given(name: str, before: Sequence[Entry] | None, event: Any) -> bool:
+    """Whether a value may follow the settings that the same key gave before."""
+    if before is None:
+        return True
+    if [one.name for one in before] != [name]:
+        return False
+    value = before[0].value
+    return value is None or (isinstance(event, yaml.ScalarEvent) and repr(value) == repr(_scalar(event)))
 
 
 def _merged(events: Events, value: Any, outer: str, depth: int) -> dict[str, list[Entry]]:
@@ -523,6 +538,8 @@ def _value(events: Events, event: Any, depth: int) -> Any:
         return _scalar(event)
     if depth > text_bounds.DEEPEST:
         raise refusal(_place(event), *text_bounds.TOO_DEEP)
+    if isinstance(event, yaml.MappingStartEvent) and event.tag == _SET:
+        return tuple(entry.name for entry in _mapping(events, "", depth + 1))
     if isinstance(event, yaml.MappingStartEvent):
         return tuple((entry.name, entry.value) for entry in _mapping(events, "", depth + 1))
     items = []

@@ -70,6 +70,8 @@ class Started:
 
 
 _MEGATRON = re.compile(r"pretrain_\w{1,40}\.py")
+_OF_MEGATRON = ("pretrain_gpt.py", "pretrain_hybrid.py", "pretrain_mamba.py")
+"""Programs with Megatron-LM's arguments, and those that are its own."""
 
 _NOT_ESTIMATED = (
     (re.compile(r"pretrain_(?:bert|ict|biencoder)\w*\.py"), "trains an encoder, which is not estimated"),
@@ -310,7 +312,9 @@ def _of_megatron(script: Script, words: Words) -> Started | None:
     recognised = recognise(entries)
     if recognised is not None and recognised.tool.format not in (None, "megatron-lm"):
         return None
-    return _started(script, words, "megatron-lm" if recognised is None else None, entries)
+    word, place = words[number]
+    own = () if _base(word) in _OF_MEGATRON else (Entry(PROGRAM, _base(word), place),)
+    return _started(script, words, "megatron-lm" if recognised is None else None, (*own, *entries))
 
 
 def _of_file(script: Script, words: Words) -> Started | None:

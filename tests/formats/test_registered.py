@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from service.catalogue import shipped_catalogue
-from service.formats.frameworks.torchtitan import REGISTERED, RegisteredModel
+from service.formats.frameworks.torchtitan import REGISTERED, RETIRED, RegisteredModel
 from service.formats.frameworks.torchtitan_module import CONFIGURATIONS
 from tests.formats.tools import tools
 
 
-@pytest.mark.parametrize("row", REGISTERED, ids=lambda row: f"{row.module} {row.flavor}")
+@pytest.mark.parametrize("row", [*REGISTERED, *RETIRED], ids=lambda row: f"{row.module} {row.flavor}")
 def test_a_registered_model_has_the_sizes_of_its_row_in_the_catalogue(row: RegisteredModel) -> None:
     model = shipped_catalogue().find_model(row.slug).row.model
     assert model is not None

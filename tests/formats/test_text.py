@@ -27,11 +27,13 @@ WRONG: list[tuple[str, str, str, int, int]] = [
     ("megatron-lm", f"{MEGATRON}\n  --pipeline-model-parallel-layout 'E|x|L'", "not_a_layout", 2, 3),
     ("megatron-lm", f"{MEGATRON} --num-experts 4 --moe-layer-freq [1]*3+x", "not_a_pattern", 1, 106),
     ("nanotron", "parallelism:\n  dp: 2\n  tp: two\n", "not_a_whole_number", 3, 7),
-    ("nanotron", "parallelism:\n  dp: 2\n  dp: 2\n", "duplicate_key", 3, 3),
+    ("nanotron", "parallelism:\n  dp: 2\n  dp: 4\n", "duplicate_key", 3, 3),
+    ("nanotron", "a: {b: 1}\na: 1\n", "duplicate_key", 2, 1),
+    ("nanotron", "a: 1\na:\n", "duplicate_key", 2, 1),
     ("nanotron", "a: &x [*x]\n", "anchor", 1, 8),
     ("nanotron", "a:\n  <<: 1\n", "not_an_object", 2, 7),
     ("nanotron", "a: &x {b: 1}\nc:\n  <<: *x\n  <<: *x\n", "duplicate_key", 4, 3),
-    ("nanotron", "a: !!set {1, 2}\n", "tag", 1, 4),
+    ("nanotron", "a: !!int 1\n", "tag", 1, 4),
     ("nanotron", "a: 1\nb: *x\n", "anchor", 2, 4),
     ("nanotron", "a: !!python/object:os.system 1\n", "tag", 1, 4),
     ("nanotron", "a: [1\n", "not_yaml", 2, 1),
@@ -171,6 +173,19 @@ def test_aliases_and_merge_keys_of_yaml_stand_for_what_they_name() -> None:
         "parallelism.tp": 2,
         "<<": "text",
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a: 1\nb: 2\na: 1\n", [("a", 1), ("b", 2)]),
+        ("a:\na: {b: 2}\n", [("a.b", 2)]),
+        ("a: null\na: [1]\n", [("a", (1,))]),
+        ("a: !!set {x, y}\nb: !!set\n  ? z\n", [("a", ("x", "y")), ("b", ("z",))]),
+    ],
+)
+def test_a_setting_given_again_alike_and_a_set_are_read(text: str, found: list[tuple[str, Any]]) -> None:
+    assert [(entry.name, entry.value) for entry in read_yaml(text)] == found
 
 
 def test_values_that_no_field_takes_are_refused_by_field() -> None:

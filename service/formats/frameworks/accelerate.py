@@ -130,7 +130,7 @@ def _offload(value: Any, question: CompleteQuestion) -> rules.Written:
     )
 
 
-_TABLE = rules.framework_table("accelerate", "rules", *drafts.FATES)
+_TABLE = rules.framework_table("accelerate", "rules", *drafts.FATES, "earlier")
 
 RULES: rules.Rules = {
     **rules.SCRIPT_RULES,

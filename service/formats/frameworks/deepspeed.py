@@ -156,6 +156,8 @@ def read_deepspeed(entries: Sequence[Entry]) -> drafts.Draft:
     draft.assumptions.append(
         "model, sequence length, tokens and recompute are the script's: give model and sequence_length"
     )
+    if draft.recipe["recompute"] == "full":
+        draft.assumptions.append("the script calls deepspeed.checkpointing, which Hugging Face's Trainer does not")
     return draft
 
 

@@ -5,6 +5,7 @@ wrapped by auto_wrap_policy; deepspeed.py: stage 2 and buckets of 2e8 unless giv
 split matrices unless their number is given), plugins/precision (-true casts weights).
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -63,6 +64,7 @@ def read_lightning(entries: Sequence[Entry]) -> drafts.Draft:
     stack = _put_layout(draft)
     _put_model(draft)
     _put_batch(draft)
+    _mark_callbacks(draft)
     recipe = draft.recipe
     recipe["optimizer"] = _optimizer(draft)
     recipe["precision"] = _precision(draft, stack)
@@ -74,6 +76,21 @@ def read_lightning(entries: Sequence[Entry]) -> drafts.Draft:
         recipe["stack"]["overlap_reduce"] = draft.get(f"{_INIT}overlap_comm", True)
         recipe["stack"]["reduce_bucket_numbers"] = draft.get(f"{_INIT}reduce_bucket_size") or _BUCKET
     return draft
+
+
+_CHANGING = re.compile(r"(?i)fine_?tun|freez|averag|(?<![a-z])ema(?![a-z])|quanti|prun")
+"""Parts of names of callbacks that freeze layers, or keep more than the model or less of it."""
+
+
+def _mark_callbacks(draft: drafts.Draft) -> None:
+    callbacks = draft.fates.get("trainer.callbacks")
+    classes = {
+        str(dict(one).get("class_path", "")).rpartition(".")[2]
+        for one in (callbacks.entry.value or () if callbacks else ())
+        if isinstance(one, tuple) and all(isinstance(pair, tuple) for pair in one)
+    }
+    if any(map(_CHANGING.search, classes)):
+        draft.not_understood("trainer.callbacks", "a callback changes what is trained, or what is kept of it")
 
 
 def _put_layout(draft: drafts.Draft) -> str:

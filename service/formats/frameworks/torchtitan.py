@@ -86,6 +86,8 @@ def _registered(row: dict[str, Any]) -> RegisteredModel:
 
 
 REGISTERED = tuple(map(_registered, _TABLE["registered"]["models"]))
+RETIRED = tuple(map(_registered, _TABLE["registered"]["retired"]))
+"""Models of registries before 0.1, which are read and not written."""
 
 
 def registered_model(model: Model) -> RegisteredModel | None:
@@ -410,6 +412,8 @@ def read_torchtitan(entries: Sequence[Entry]) -> drafts.Draft:
     if draft.get("model.name") in _OF_IMAGES:
         message = "is a model of images, which is not estimated"
         raise draft.wrong("model.name", "not_estimated", message, "ask for a language model")
+    if draft.get("float8.enable_float8_linear"):
+        draft.settings["model.converters"] = ("float8",)
     converters = tuple(map(str, draft.get("model.converters", ())))
     for name in draft.fates:
         spellings = (name, name.removeprefix("quantize.linear."))
@@ -433,7 +437,7 @@ def complete(draft: drafts.Draft, module: str, flavor: str, version: rules.Rules
     """Complete a draft with what torchtitan makes of its settings and of a model of its registry."""
     draft.layout |= draft.fields_of(version, "layout")
     _put_replicas(draft)
-    known = next((row for row in REGISTERED if (row.module, row.flavor) == (module, flavor)), None)
+    known = next((row for row in (*REGISTERED, *RETIRED) if (row.module, row.flavor) == (module, flavor)), None)
     _put_stages(draft, known)
     _put_batch(draft, version)
     _put_recompute(draft, known)

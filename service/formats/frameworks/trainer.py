@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from service.formats import rules
-from service.formats.drafts import FATES, Draft, under
+from service.formats.drafts import FATES, Draft, Setting, under
 from service.formats.frameworks.accelerate import FILE_OF_DEEPSPEED, accelerate_draft, deepspeed_entries, put_ranks
 from service.formats.frameworks.deepspeed import FROM_ARGUMENTS, deepspeed_draft
 from service.formats.model_names import NamedModel, named_model
@@ -308,6 +308,10 @@ def _put_model(draft: Draft, training: Training) -> NamedModel | None:
     return named
 
 
+_CHECKPOINTS = "activation_checkpointing."
+_IDLE = "models of transformers recompute by torch's function, and never by DeepSpeed's"
+
+
 def _beside(
     training: Training, deepspeed: Sequence[Entry], accelerate: Sequence[Entry], model: NamedModel | None
 ) -> Draft:
@@ -318,8 +322,11 @@ def _beside(
         training.autocast = half if half in ("bf16", "fp16") else None
     deepspeed = deepspeed or deepspeed_entries(accelerate)
     if deepspeed:
-        found = deepspeed_draft(resolved(deepspeed, training, model))
-        fates = under(DEEPSPEED, found.fates)
+        idle = {
+            one.name: Setting(one, "without_effect", _IDLE) for one in deepspeed if one.name.startswith(_CHECKPOINTS)
+        }
+        found = deepspeed_draft(resolved([one for one in deepspeed if one.name not in idle], training, model))
+        fates = under(DEEPSPEED, found.fates | idle)
         if launched is not None:
             put_ranks(launched, found.layout)
             own = {name: one for name, one in launched.fates.items() if not name.startswith(FILE_OF_DEEPSPEED)}

@@ -176,8 +176,12 @@ def _method(draft: drafts.Draft) -> dict[str, Any]:
     if draft.get("full_finetune"):
         return {"name": "full"}
     if switch is None:
+        off = next((name for name in _SWITCHES if draft.get(name) is False), None)
         for name in {"lora_r", "lora_rank", *_TARGETS} & draft.settings.keys():
-            draft.not_understood(name, "it tells of adapters, and nothing says whether they are used")
+            if off:
+                draft.without_effect(name, f"it is about adapters, and {off} is off")
+            else:
+                draft.not_understood(name, "it tells of adapters, and nothing says whether they are used")
         return {"name": "full"}
     rank = draft.get("lora_r", draft.get("lora_rank", 16 if switch == "use_peft" else 8))
     given = draft.settings.keys()

@@ -132,7 +132,7 @@ def _moe_frequency(value: Any, question: CompleteQuestion) -> rules.Written:
     return None if all(kinds) else {"moe-layer-freq": layer_list(kinds)}
 
 
-TABLE = rules.framework_table("megatron_core/megatron", "model", "rules", *drafts.FATES)
+TABLE = rules.framework_table("megatron_core/megatron", "model", "rules", *drafts.FATES, "earlier")
 
 MODEL_RULES = rules.rules_of(
     TABLE["model"],
@@ -189,8 +189,8 @@ def put_model(draft: drafts.Draft) -> bool:
     if draft.get("quick-geglu"):
         model["gated_mlp"] = True
     model["intermediate_size"] = draft.get("ffn-hidden-size") or _usual_mlp_width(draft, model["hidden_size"])
-    if padded := draft.get("padded-vocab-size"):
-        model["vocab_size"] = padded
+    for name in _PADDED & draft.settings.keys():
+        model["vocab_size"] = draft.settings[name]
     if draft.get("group-query-attention"):
         model["num_key_value_heads"] = draft.get("num-query-groups", 1)
     biased = not draft.get("disable-bias-linear")
@@ -211,14 +211,19 @@ def put_model(draft: drafts.Draft) -> bool:
     return sparse
 
 
+_PADDED = {"padded-vocab-size", "pad-vocab-size-to"}
+"""Options that give the rows of the embedding; the second is bigscience's."""
+
 _VOCABULARIES = {"GPT2BPETokenizer": ("GPT-2", 50257), "Llama2Tokenizer": ("Llama 2", 32000)}
 """Tokens of the vocabularies that tokenizers were made for. Source: vocab.json of GPT-2, tokenizer.model of Llama 2."""
 
 
 def _put_vocabulary(draft: drafts.Draft) -> None:
     """Set the vocabulary that the tokenizer has, where the arguments give no size."""
+    for name in _PADDED & draft.settings.keys():
+        draft.settings.setdefault("vocab-size", draft.settings[name])
     kind = _spelled(draft, "tokenizer-type") or ("GPT2BPETokenizer" if "vocab-file" in draft.fates else None)
-    if kind is None or "vocab-size" in draft.settings or "padded-vocab-size" in draft.settings:
+    if kind is None or "vocab-size" in draft.settings:
         return
     named, size = _VOCABULARIES.get(kind, (_spelled(draft, "tokenizer-model"), None))
     if kind == "HuggingFaceTokenizer" and named is not None and (model := named_model(named).model) is not None:
@@ -665,11 +670,12 @@ def complete(draft: drafts.Draft, slug: str = "", without: Sequence[str] = ()) -
     _put_recipe(draft)
     _put_precision(draft)
     selects = draft.get("recompute-activations") or draft.get("moe-layer-recompute")
-    granularity = draft.get("recompute-granularity", "selective" if selects else "none")
+    usual = "full" if draft.get("checkpoint-activations") else "selective" if selects else "none"
+    granularity = draft.get("recompute-granularity", usual)
     recompute: dict[str, Any] = {"granularity": granularity}
     if granularity == "full":
         recompute["method"] = draft.get("recompute-method", "uniform")
-        recompute["layers"] = draft.get("recompute-num-layers", 1)
+        recompute["layers"] = draft.get("recompute-num-layers", draft.get("checkpoint-num-layers", 1))
     elif granularity == "selective":
         modules = draft.get("recompute-modules", ("core_attn",))
         recompute["modules"] = list(dict.fromkeys((*modules, *(("moe",) if draft.get("moe-layer-recompute") else ()))))
@@ -755,7 +761,7 @@ def _put_recipe(draft: drafts.Draft) -> None:
         draft.training_steps = draft.get("train-iters")
     if not batch:
         draft.accumulation_steps = 1
-    if "padded-vocab-size" in draft.settings or draft.get("no-pad-vocab-size") or draft.get("disable-pad-vocab-size"):
+    if _PADDED & draft.settings.keys() or draft.get("no-pad-vocab-size") or draft.get("disable-pad-vocab-size"):
         recipe["vocabulary_multiple"] = 1
     if recipe["optimizer"] == "sgd-momentum" and draft.get("sgd-momentum", 0.9) == 0:
         recipe["optimizer"] = "sgd"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from service.formats import drafts, rules
-from service.formats.frameworks.megatron_core import megatron
+from service.formats.frameworks.megatron_core import megatron, megatron_deepspeed
 from service.formats.frameworks.megatron_core.megatron_fields import field_draft, field_fates, put_activation
 from service.formats.text import Entry
 
@@ -45,7 +45,7 @@ def read_arguments(entries: Sequence[Entry]) -> drafts.Draft:
     inside = f"{YAML_CFG}."
     named = [replace(one, name=one.name.removeprefix(inside)) for one in entries if one.name.startswith(inside)]
     if not named:
-        return megatron.read_megatron(entries)
+        return megatron_deepspeed.read_megatron(entries)
     draft = read_megatron_yaml(named)
     ignored = (one for one in entries if not one.name.startswith(inside))
     draft.fates |= {one.name: drafts.Setting(one, "without_effect", "--yaml-cfg stands alone") for one in ignored}
