@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -29,6 +30,15 @@ class Command:
         with pytest.raises(SystemExit) as ended:
             main()
         return Ran(int(ended.value.code or 0), *self._capsys.readouterr())
+
+
+def write_program(folder: Path) -> Path:
+    """Write the program `traincost` into a folder for tests that need a process or a shell; gives the folder."""
+    program = folder / "traincost"
+    own = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})"
+    program.write_text(f"#!{sys.executable}\n{own}\nfrom service.__main__ import main; main()\n", encoding="utf-8")
+    program.chmod(0o755)
+    return folder
 
 
 Commands = Callable[[str], Command]

@@ -25,7 +25,8 @@ COMMANDS = {
     "--help": 0.200,
     "estimate -h": 0.200,
     "plan -h": 0.200,
-    "estimate llama-3.1-8b --seq 8192 --gpu h100 --gpus 8": 0.350,
+    "estimate llama-3.1-8b --seq 8k --gbs 512 --training-tokens 200B --tp 2 --gpu h100 --gpus 8": 0.350,
+    "estimate llama-3.1-8b --seq 8k --gpu h100 --gpus 8": None,
     "models llama": None,
     "estimate --help-all": None,
 }

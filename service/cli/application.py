@@ -19,7 +19,6 @@ from service.cli.console import (
     HELP_NAMES,
     Completion,
     asks_for_all,
-    no_garbage_collection,
     without_converters,
     write_examples,
 )
@@ -120,11 +119,10 @@ class Commands(Mapping[str, Any]):
 @cache
 def command_named(module: str, name: str) -> Any:
     """One command of a module of this package; building the others would take longer than an answer."""
-    with no_garbage_collection():
-        family, alone = import_module(f"service.cli.{module}").app, typer.Typer(add_completion=False)
-        alone.registered_commands = [one for one in family.registered_commands if _name_of(one) == name]
-        alone.registered_groups = [one for one in family.registered_groups if one.name == name]
-        found: Any = get_command(alone)
+    family, alone = import_module(f"service.cli.{module}").app, typer.Typer(add_completion=False)
+    alone.registered_commands = [one for one in family.registered_commands if _name_of(one) == name]
+    alone.registered_groups = [one for one in family.registered_groups if one.name == name]
+    found: Any = get_command(alone)
     return found.commands[name] if alone.registered_groups else found
 
 

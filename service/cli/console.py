@@ -1,6 +1,5 @@
 """Options and help that several commands share, tables and progress, the database and a running service."""
 
-import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -200,18 +199,6 @@ def print_answer(
         typer.echo(csv(answer), nl=False)
     else:
         typer.echo(fitted(report(answer)))
-
-
-@contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Pause the garbage collector for imports and other short work, of which it takes a seventh."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @contextmanager

@@ -84,7 +84,6 @@ class QuestionCommand(console.StrictCommand):
 
     form: Form
 
-    @console.no_garbage_collection()
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options that are given; all of them where one is unknown, so that the nearest can be named."""
         own = {name for option in self.params for name in option.opts} | {*ctx.help_option_names, console.HELP_ALL}

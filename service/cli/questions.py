@@ -1,6 +1,6 @@
 """Commands that answer questions here, with the same options for the fields of a question."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
@@ -46,7 +46,6 @@ ESTIMATE = Form(
 
 
 @app.command(cls=command(ESTIMATE))
-@console.no_garbage_collection()
 def estimate(
     context: typer.Context,
     words: Words = None,
@@ -79,7 +78,6 @@ MEMORY = Form(
 
 
 @app.command(cls=command(MEMORY))
-@console.no_garbage_collection()
 def memory(
     context: typer.Context,
     words: Words = None,
@@ -386,12 +384,16 @@ def sensitivity(
 
 def _sweep_body(body: dict[str, Any], texts: Texts) -> dict[str, Any]:
     """The body of a sweep: a list for each part of a question, in every combination of its values."""
-    lists = {f"{part}s": combinations(part, texts, {}) for part in dict.fromkeys(map(part_of, texts)) if part}
-    return {**body, **{many: _whole(items) for many, items in lists.items()}}
+    parts = dict.fromkeys(filter(None, map(part_of, texts)))
+    return {**body, **{f"{part}s": [_plain(part, one) for one in combinations(part, texts, {})] for part in parts}}
 
 
-def _whole(items: Sequence[Any]) -> list[Any]:
-    return [*items]
+def _plain(part: str, item: Any) -> Any:
+    """A part without quantities and other names, which the lists of a sweep do not hold."""
+    from service.validation.understanding import understood
+
+    found = understood({part: item})
+    return item if found is None or found.problems else found.body[part]
 
 
 SWEEP = Form(

@@ -3,12 +3,11 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.house.source import ROOT
+from tests.commands import write_program
 
 WORDS = {
     "keys l": {"list", "limit"},
@@ -17,8 +16,6 @@ WORDS = {
     "memory llama-3.1-8b --recompute ": {"none", "selective", "full"},
     "plan --obj": {"--objective"},
 }
-
-PROGRAM = "from service.__main__ import main; main()\n"
 
 SCRIPT = """
 source <(_TRAINCOST_COMPLETE=source_bash traincost)
@@ -35,11 +32,11 @@ done
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_offers_what_may_stand_there(tmp_path: Path) -> None:
-    program = tmp_path / "traincost"
-    lines = (f"#!{sys.executable}", f"import sys; sys.path.insert(0, {str(ROOT)!r})", PROGRAM)
-    program.write_text("\n".join(lines), encoding="utf-8")
-    program.chmod(0o755)
-    environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path), "LC_ALL": "C"}
+    environment = {
+        "PATH": f"{write_program(tmp_path)}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "LC_ALL": "C",
+    }
     done = subprocess.run(
         ["bash", "-c", SCRIPT],
         env=environment,
