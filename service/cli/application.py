@@ -119,7 +119,7 @@ class Commands(Mapping[str, Any]):
 @cache
 def command_named(module: str, name: str) -> Any:
     """One command of a module of this package; building the others would take longer than an answer."""
-    family, alone = import_module(f"service.cli.{module}").app, typer.Typer(add_completion=False)
+    family, alone = import_module(f"service.cli.{module}").app, typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.registered_commands = [one for one in family.registered_commands if _name_of(one) == name]
     alone.registered_groups = [one for one in family.registered_groups if one.name == name]
     found: Any = get_command(alone)

@@ -115,26 +115,34 @@ def list_keys(*, as_json: AsJson = False) -> None:
 
 
 @keys.command()
-def limit(key_id: KeyId, *, requests_per_minute: PerMinute = None, burst: Burst = None) -> None:
+def limit(
+    key_id: KeyId, *, requests_per_minute: PerMinute = None, burst: Burst = None, as_json: AsJson = False
+) -> None:
     """Change the limits of a key, to the service's where absent; running services follow within about a second."""
     from service.api.access import key_rules
 
     limits = key_rules.KeyLimits(requests_per_minute=requests_per_minute, request_burst=burst)
     with _audited("limitKey") as engine:
         key_rules.limit(engine, key_id, limits)
-    typer.echo(f"limited {key_id.partition('.')[0]}")
+        record = _record_of(key_rules.key_records(engine), key_id)
+    print_answer(record, lambda key: f"limited {key['id']}", as_json=as_json)
+
+
+def _record_of(records: "Sequence[Record]", key_id: str) -> "Record":
+    return next(record for record in records if record["id"] == key_id.partition(".")[0])
 
 
 @keys.command()
-def revoke(key_id: KeyId) -> None:
+def revoke(key_id: KeyId, *, as_json: AsJson = False) -> None:
     """Revoke a key; running services follow within about a second."""
     from service.api.access import key_rules
     from service.store.engine import utc_text
 
     with _audited("revokeKey") as engine:
         before = key_rules.revoke(engine, key_id)
+        record = _record_of(key_rules.key_records(engine), key_id)
     result = "revoked" if before is None else f"was revoked already, at {utc_text(before)}:"
-    typer.echo(f"{result} {key_id.partition('.')[0]}")
+    print_answer(record, lambda key: f"{result} {key['id']}", as_json=as_json)
 
 
 shares = CommandGroup(no_args_is_help=True, help="List and revoke the links that show scenarios without a key.")
@@ -183,21 +191,23 @@ Replace = Annotated[bool, typer.Option("--replace", help="Replace what the datab
 
 
 @app.command()
-def backup(file: Made) -> None:
+def backup(file: Made, *, as_json: AsJson = False) -> None:
     """Write a backup of the database into a file; the service may keep running."""
     from service.settings import read_settings
     from service.store.backups import make_backup
 
-    typer.echo(f"backed up {make_backup(read_settings().database_url, file)}: {file}")
+    made = make_backup(read_settings().database_url, file)
+    print_answer(made, lambda one: f"backed up {one}: {file}", as_json=as_json)
 
 
 @app.command()
-def restore(file: Given, *, replace: Replace = False) -> None:
+def restore(file: Given, *, replace: Replace = False, as_json: AsJson = False) -> None:
     """Restore a backup into an empty database; all of it or nothing."""
     from service.settings import read_settings
     from service.store.backups import restore_backup
 
-    typer.echo(f"restored {restore_backup(read_settings().database_url, file, replace=replace)}")
+    restored = restore_backup(read_settings().database_url, file, replace=replace)
+    print_answer(restored, lambda one: f"restored {one}", as_json=as_json)
 
 
 @app.command()

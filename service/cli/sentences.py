@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.cli import console
-from service.cli.reports import report
 from service.cli.tables import table
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ def ask(
 
 def sentence_report(answer: "SentenceAnswer") -> str:
     """What a sentence was understood as, above its answer."""
+    from service.cli.reports import report
+
     rows = [
         [STATES[chip.state], chip.text, "" if chip.field is None else f"{chip.field} = {chip.value}", chip.note or ""]
         for chip in answer.chips

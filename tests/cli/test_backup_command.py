@@ -1,5 +1,6 @@
 """`traincost backup` and `traincost restore`: from one database to another, and what is wrong is said in a line."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -29,4 +30,5 @@ def test_there_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command
     again = restore(str(file))
     assert (again.code, again.out) == (2, "")
     assert "say --replace" in again.err
-    assert restore(str(file), "--replace").code == 0
+    told = json.loads(restore(str(file), "--replace", "--json").out)
+    assert (told["revision"], sum(table["rows"] for table in told["tables"].values())) == (HEAD, 10)

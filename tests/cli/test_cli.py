@@ -197,7 +197,7 @@ def test_an_estimate_imports_no_server_and_no_other_family_of_commands() -> None
     }
 
 
-@pytest.mark.parametrize("words", [["--help"], ["estimate", "-h"], ["plan", "--help"]])
+@pytest.mark.parametrize("words", [["--help"], ["estimate", "-h"], ["plan", "--help"], ["models", "-h"], ["ask", "-h"]])
 def test_help_imports_no_estimator_and_no_library_of_tables(words: list[str]) -> None:
     loaded = _loaded_by(*words)
     assert not {"numpy", "pydantic", "rich", "service.catalogue", "service.estimator", "service.validation"} & loaded
