@@ -258,7 +258,7 @@ def _blocks(
             raise Refused(Problem(field="layout", code="space_is_small_enough", message=message, fix=fix))
         result.leave_out(refused)
         for before, block in zip(accumulate(layouts, initial=0), blocks, strict=False):
-            result.done_fraction = (place + before / sum(layouts)) / len(variants)
+            result.done_fraction = (place + before / max(sum(layouts), 1)) / len(variants)
             yield block
 
 
