@@ -6,6 +6,7 @@ defines the suffixes, and the units that a caller may request instead.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import floor, log10
 from typing import NamedTuple
 
@@ -135,6 +136,7 @@ class Shown(NamedTuple):
     """What the text says, in the base unit."""
 
 
+@lru_cache(4096)  # an answer says one number in many places
 def shown(value: float, dimension: Dimension, digits: int = 5) -> Shown:
     """A quantity to so many digits, in the largest unit that leaves a whole part; a whole count is not rounded.
 

@@ -476,7 +476,7 @@ class ShownInput:
     shown: str
     """Its value to five digits, with the unit that people use."""
     ref: str | None
-    """Name of its own explanation; null for an amount of one layer or operation, which stands nowhere else."""
+    """Name of its own explanation; null for a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

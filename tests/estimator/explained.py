@@ -179,6 +179,8 @@ def _inputs_fault(one: Explanation, known: dict[str, Explanation]) -> str:
     for each in one.shown_inputs:
         if each.ref is not None and (each.ref not in known or known[each.ref].value != one.inputs[each.name]):
             return f"{each.ref} is not {each.name}"
+        if each.ref is None and not isinstance(one.inputs[each.name], tuple):
+            return f"{each.name} leads nowhere"
         if not each.label or each.label[0].islower():
             return f"{each.label!r} is no label"
     return "it rests on itself" if one.path in _rests_on(one, known) else ""

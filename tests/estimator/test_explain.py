@@ -1,6 +1,7 @@
 """Every explained number is the number of the answer, with an equation and a source."""
 
 import re
+import tomllib
 from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from service.estimator.answer import Estimate, Explanation, Inputs
 from service.estimator.estimate import estimate
 from service.estimator.explain.explanations import explanations
+from service.estimator.explain.references import described
 from service.estimator.question import (
     Checkpointing,
     Cluster,
@@ -29,6 +31,7 @@ from service.estimator.samples import H100, LLAMA_3_8B
 from tests.amounts import amount
 from tests.estimator.explained import READ, checked, kind_of, priced_questions
 from tests.estimator.small_models import DENSE, SPARSE
+from tests.house.source import SERVICE
 
 PLAIN = Question(
     model=LLAMA_3_8B,
@@ -38,6 +41,8 @@ PLAIN = Question(
     gpu=H100,
     price=Price(usd_per_gpu_hour=2.5),
 )
+TABLE = tomllib.loads((SERVICE / "estimator" / "explain" / "labels.toml").read_text(encoding="utf-8"))
+
 QUESTIONS = {
     "plain": PLAIN,
     "without totals": replace(PLAIN, recipe=Recipe(sequence_length=8192), price=None),
@@ -263,3 +268,16 @@ def test_constants_and_defaults_have_the_sources_of_their_own() -> None:
     assert {one.kind for one in said["constants.step.OTHER_FRACTION"].references} == {"assumption"}
     assert said["resolved.recipe.global_batch"].references[0].kind == "question"
     assert said["constants.StepConstants.straggler_fraction"].references[0].kind == "measured"
+
+
+@pytest.mark.parametrize("path", sorted({*TABLE["formulas"].values(), *TABLE["amounts"].values()}))
+def test_what_describes_inputs_is_there(path: str) -> None:
+    found = described(path)
+    assert found.meaning
+    assert found.references
+
+
+def test_rows_of_software_have_sources() -> None:
+    rows = {one.path: one for one in explanations(PLAIN, estimate(PLAIN)) if one.summary.startswith("Of the precision")}
+    assert rows["inputs.bytes_each"].references
+    assert all(row in {"precision", "optimizer", "cross_entropy"} for row in TABLE["rows"].values())

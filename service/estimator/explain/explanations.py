@@ -18,12 +18,20 @@ from service.estimator.explain.labels import (
     input_label,
     number_label,
     origins_of,
+    row_of,
 )
-from service.estimator.explain.references import Described, described, documents, reference, references_of
+from service.estimator.explain.references import (
+    Described,
+    described,
+    documents,
+    reference,
+    references_of,
+    sources_of,
+)
 from service.estimator.explain.workings import workings
 from service.estimator.question import Question
 from service.estimator.resolve import resolve
-from service.units import COUNT, Dimension, shown
+from service.units import Dimension, shown
 
 Rows = Mapping[str, Reference]
 """Rows of the catalogue behind parts and fields of a question, by `gpu` or `price.usd_per_gpu_hour`."""
@@ -115,17 +123,17 @@ class _Book:
     def _refs_of(self, one: Working) -> dict[str, str | None]:
         """Names of the explanations of the inputs of a number."""
         return {
-            name: self._ref_of(one.path, name, value) if _is_number(value) else None
+            name: self._ref_of(one, name, value) if _is_number(value) else None
             for name, value in one.expression.inputs.items()
         }
 
-    def _ref_of(self, cell: str, name: str, value: Any) -> str | None:
-        """Name of the explanation of an input: of a number of the answer, a field of the question, or a constant."""
-        last, origins = name.rpartition(".")[2], origins_of(name)
+    def _ref_of(self, one: Working, name: str, value: Any) -> str:
+        """Name of the explanation of an input: a number of the answer, or a field, constant, row or formula."""
+        cell, last, origins = one.path, name.rpartition(".")[2], origins_of(name)
         equal = [path for path in self.by_value.get(value, ()) if path != cell]
         if equal:
             words = self._words(cell, name)
-            places = {f"{words['parent']}{one}" if one[0] == "." else one.format(**words) for one in origins}
+            places = {f"{words['parent']}{each}" if each[0] == "." else each.format(**words) for each in origins}
             places |= {place.format(**words) for place in _PLACES}
             for path in equal:
                 if path in places or _END.sub("", path) in places:
@@ -135,16 +143,23 @@ class _Book:
         for path in (*read, f"constants.StepConstants.{last}"):
             if self._is_read(path, value):
                 return path
-        formula = formula_of(last)
-        return None if formula is None else self._described(cell, last, value, formula)
+        row, formula = row_of(last), formula_of(name, cell.partition(".")[0])
+        if row is not None:
+            return self._about(cell, name, value, self._row(row))
+        return self._about(cell, name, value, _within(one, name) if formula is None else described(formula))
 
-    def _described(self, cell: str, name: str, value: float, formula: str) -> str:
+    def _row(self, row: str) -> Described:
+        """What a row of the workload's software says of itself."""
+        found = getattr(self.resolved.workload, row)
+        return Described(None, f"Of the {row.replace('_', ' ')}: {found.meaning}", "", sources_of(found.source))
+
+    def _about(self, cell: str, name: str, value: float, about: Described) -> str:
         """The name of the explanation of an input by what describes it; inputs of one name may differ in value."""
         path = f"inputs.{name}"
         if path in self.read and self.read[path].value != value:
-            path = f"{path}.{cell}"
+            path = f"inputs.{cell}.{name}"
         if path not in self.read:
-            self._add(path, value, described(formula))
+            self._add(path, value, about, name, input_dimension(name, cell_dimension(cell)))
         return path
 
     def _words(self, cell: str, name: str) -> dict[str, Any]:
@@ -202,9 +217,10 @@ class _Book:
         stated = "the question" if asked is not None else "a default that follows from the rest of the question"
         return (Reference(kind="question", text=f"{stated}: {part}", url=None),)
 
-    def _add(self, path: str, value: float, about: Described) -> None:
-        name = path.split(".")[1] if path.startswith("inputs.") else path.rpartition(".")[2]
-        dimension = input_dimension(name, COUNT) if path.startswith("inputs.") else cell_dimension(path)
+    def _add(
+        self, path: str, value: float, about: Described, name: str = "", dimension: Dimension | None = None
+    ) -> None:
+        name, dimension = name or path.rpartition(".")[2], dimension or cell_dimension(path)
         self.read[path] = Explanation(
             path=path,
             label=input_label(name.lower()),
@@ -227,6 +243,13 @@ _END = re.compile(r"\.(?:value|low|high)$")
 _LISTED = 3
 """Items of a list that are shown."""
 FITTED = reference("fitted to the published steps that ship with the service (service.calibration)")
+
+
+def _within(one: Working, name: str) -> Described:
+    """What the formula of a number says of an input that it works out itself."""
+    docstring = read_docstring(one.formula)
+    meaning = docstring.arguments.get(name) or f"Worked out inside the formula of: {docstring.summary}"
+    return Described(None, meaning, "", (*one.notes, *references_of(one.formula)))
 
 
 def _is_number(value: Any) -> bool:

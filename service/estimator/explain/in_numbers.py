@@ -3,7 +3,7 @@
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -95,9 +95,9 @@ def _constant(node: ast.Constant, _: _Scope) -> _Piece:
 
 
 def _name(node: ast.expr, scope: _Scope) -> _Piece:
-    name = ast.unparse(node)
+    name = node.id if isinstance(node, ast.Name) else ast.unparse(node)
     value = scope.inputs[name]
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if isinstance(value, tuple):
         value = value[scope.place or 0]
     if value is None or isinstance(value, bool | str):
         return _Piece("", _ATOM, value, value)
@@ -200,7 +200,7 @@ def _called(node: ast.Call, scope: _Scope) -> _Piece:
 def _summed(node: ast.expr, scope: _Scope) -> _Piece:
     """The sum over the items of lists of equal length."""
     lists = [scope.inputs.get(ast.unparse(one)) for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute)]
-    length = next((len(one) for one in lists if isinstance(one, list | tuple)), 0)
+    length = next((len(one) for one in lists if isinstance(one, tuple)), 0)
     return _added([(_read(node, replace(scope, place=place)), True) for place in range(length)], scope.digits)
 
 

@@ -25,6 +25,8 @@ _ENDS = {"low": ", low end", "high": ", high end"}
 _AMOUNT = re.compile(r"(?:.*\.)?(?:layer_kind_\d+|embedding|head|depth|group_\d+|each_\w+|chunk_\d+)\.(.+)")
 MOST_NAMES = 8192
 """Names of numbers and inputs that stay read. Source: a choice; an answer has some hundred."""
+_COLLECTIVE = re.compile(r"(?:all_gather|all_reduce|reduce_scatter|all_to_all|send)_\d+")
+_WHOLE = re.compile(r"(?:embedding|head|depths|layer_kind_\d+)(?:_flop)?")
 _TIMES = ("count", "layers", "calls", "parameters", "in_flight")
 
 
@@ -116,9 +118,26 @@ def cell_dimension(cell: str) -> Dimension:
     return counted().get(names[-1]) or dimension_of(names)
 
 
-def formula_of(name: str) -> str | None:
-    """The formula, constant or field that describes an input, by its module and name."""
-    found: str | None = _table()["formulas"].get(name)
+@lru_cache(MOST_NAMES)
+def formula_of(name: str, part: str) -> str | None:
+    """The formula, constant or field that describes an input of a part of an answer, by its module and name.
+
+    >>> formula_of("layer_kind_0.mlp.up", "step"), formula_of("layer_kind_0.mlp.up", "memory")
+    ('kernels.op_seconds', 'activations.kept_bytes')
+    """
+    found: str | None = _table()["formulas"].get(name.rpartition(".")[2])
+    amount = _AMOUNT.fullmatch(name)
+    if found or not (_WHOLE.fullmatch(name) or (amount and amount[1] not in _TIMES)):
+        return found
+    if amount and _COLLECTIVE.fullmatch(amount[1]):
+        return "collectives.transfer_seconds"
+    formulas: dict[str, str] = _table()["amounts"]
+    return formulas.get(part)
+
+
+def row_of(name: str) -> str | None:
+    """The row of a workload's software that an input is read from."""
+    found: str | None = _table()["rows"].get(name)
     return found
 
 

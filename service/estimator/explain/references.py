@@ -50,6 +50,12 @@ def references_of(formula: Callable[..., Any]) -> tuple[Reference, ...]:
     return tuple(dict.fromkeys(_read(text, formula.__module__, set())))
 
 
+@cache
+def sources_of(text: str) -> tuple[Reference, ...]:
+    """The sources that a row of a table names, one by one."""
+    return tuple(reference(piece) for piece in _pieces(text))
+
+
 class Described(NamedTuple):
     """What the code says of a constant, a field of a class, or a formula."""
 
@@ -100,8 +106,13 @@ def _line(text: str) -> str:
     return " ".join(text.split()).rstrip(".")
 
 
+def _pieces(text: str) -> Iterator[str]:
+    """Sources that stand in one text, between semicolons outside parentheses."""
+    return filter(None, map(_line, re.split(r";\s(?![^()]*\))", text)))
+
+
 def _read(text: str, module: str, seen: set[str]) -> Iterator[Reference]:
-    for piece in filter(None, map(_line, re.split(r";\s(?![^()]*\))", text))):
+    for piece in _pieces(text):
         names = _NAMES.fullmatch(piece)
         found = [_followed(name, module, seen) for name in re.split(r", | and ", names[1])] if names else [None]
         if all(one is not None for one in found):

@@ -79,7 +79,7 @@ PARTS = (
 
 async def _answered(request: Request, part: Part, body: Any) -> Response:
     catalogue = await catalogue_of(request)
-    if is_explained(request):  # takes as long as ten answers
+    if is_explained(request):  # takes as long as thirty answers
         return Response(await compute(request, answer_explained, part.kind, body, catalogue), media_type=JSON)
     try:
         return json_answer(answer_of(part.kind, body, catalogue))
