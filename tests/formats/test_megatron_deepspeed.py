@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from service.errors import Refused
 from service.features.exports.exports import import_file
 from tests.formats.test_public import value_at
 
@@ -59,10 +58,9 @@ def test_what_deepspeed_does_otherwise_is_listed(options: str, stage: str, name:
     assert [one.name for one in _read(f"{WITH_FILE} {options}", stage).not_understood] == [name]
 
 
-def test_a_file_of_deepspeed_that_was_not_sent_is_asked_for() -> None:
-    with pytest.raises(Refused) as caught:
-        import_file(None, WITH_FILE)
-    assert caught.value.problems[0].code == "missing_file"
+def test_without_its_file_deepspeeds_switches_are_listed() -> None:
+    listed = {one.name for one in import_file(None, WITH_FILE).not_understood}
+    assert listed == {"deepspeed", "deepspeed_config", "zero-stage"}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from service.formats.composed import PROGRAM
 from service.formats.drafts import Draft, Setting, draft_of, under
 from service.formats.frameworks.deepspeed import deepspeed_draft
 from service.formats.frameworks.megatron_core import megatron
-from service.formats.frameworks.trainer import DEEPSPEED, missing_file
+from service.formats.frameworks.trainer import DEEPSPEED
 from service.formats.text import Entry
 
 _FILE = f"{DEEPSPEED}_config"
@@ -40,7 +40,10 @@ _KERNELS = {"use-flash-attn": "flash", "use-flash-attn-v1": "flash", "use-flash-
 
 
 def read_megatron(entries: Sequence[Entry]) -> Draft:
-    """Draft of Megatron-LM's arguments, or of those of Megatron-DeepSpeed with the file beside them."""
+    """Draft of Megatron-LM's arguments, or of those of Megatron-DeepSpeed with the file beside them.
+
+    Without that file DeepSpeed's switches are listed.
+    """
     program = next((entry for entry in entries if entry.name == PROGRAM), None)
     draft = _read([entry for entry in entries if entry.name != PROGRAM])
     if program is not None and not {*_OF_LAYERS} & draft.fates.keys():
@@ -51,12 +54,10 @@ def read_megatron(entries: Sequence[Entry]) -> Draft:
 
 
 def _read(entries: Sequence[Entry]) -> Draft:
-    if DEEPSPEED not in {entry.name for entry in entries}:
+    beside = [replace(one, name=one.name.removeprefix(_START)) for one in entries if one.name.startswith(_START)]
+    if DEEPSPEED not in {entry.name for entry in entries} or not beside:
         return megatron.read_megatron(entries)
     draft = draft_of([entry for entry in entries if not entry.name.startswith(_START)], megatron.FATES)
-    beside = [replace(one, name=one.name.removeprefix(_START)) for one in entries if one.name.startswith(_START)]
-    if _FILE in draft.fates and not beside:
-        raise missing_file(draft, _FILE)
     megatron.complete(draft)
     _put_deepspeed(draft, deepspeed_draft(beside))
     return draft
@@ -89,8 +90,6 @@ def _put_deepspeed(draft: Draft, beside: Draft) -> None:
     if "cpu-optimizer" in draft.fates and layout["offload"] in ("optimizer", "model"):
         draft.without_effect("cpu-optimizer", "the optimizer that DeepSpeed's file offloads runs there anyway")
     draft.fates |= under(DEEPSPEED, beside.fates)
-    if not beside.fates:
-        draft.not_understood(DEEPSPEED, "DeepSpeed runs the step, with a file of its own that is not named")
 
 
 def _put_sequence_ranks(draft: Draft) -> None:
