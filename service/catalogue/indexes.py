@@ -1,7 +1,7 @@
 """Indexes of rows by name, digests, and their renewal after a change without a full rebuild; regions by name."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -154,8 +154,11 @@ def _meant_by_none(_index: NameIndex[Any], _name: str) -> Meant:
     return "", ()
 
 
-TUNED = re.compile(r"(?:^meta(?=[- _]))|[- _](?:instruct|chat|it|base|hf|sft|dpo)(?=$|[- _])", re.IGNORECASE)
-"""Words that say how a model was trained further, or who made it; its layers stay what they are."""
+TUNED = re.compile(
+    r"^meta(?=[- _])|[- _](?:(?:instruct|chat|it|base|thinking)(?:[- _][0-9]{4})?|hf|sft|dpo|deduped)(?=$|[- _])",
+    re.IGNORECASE,
+)
+"""Words that say how a model was trained further and in which month, or who made it; its layers stay what they are."""
 
 
 def _model_meant(index: NameIndex[Any], name: str) -> Meant:
@@ -166,22 +169,44 @@ def _model_meant(index: NameIndex[Any], name: str) -> Meant:
 
 MAKERS = frozenset({"nvidia", "amd", "intel", "tesla", "geforce", "instinct", "gpu", "gpus", "tensor", "core"})
 """Words of driver names and consoles that no slug has."""
-MEMORY_SIZE = re.compile(r"(?<=[0-9])[ -]*gi?b\b")
-MEMORY_KIND = re.compile(r"hbm[0-9]*e?|gddr[0-9]*x?")
+OTHER_WORDS = re.compile(r"hbm[0-9]*e?|gddr[0-9]*x?|mega|ac|hgx|dgx|gen[0-9]")
+"""Words of a card's memory, of a machine's network and casing, and of its bus: they choose between no two GPUs."""
+MEMORY_SIZE = re.compile(r"(?<![a-z0-9])([0-9]{1,3})[ -]*g(?:i?b|igs?)?(?![a-z0-9])|(?<=[0-9])[ -]*gi?b\b")
+PLURAL = re.compile(r"(?<=[0-9])s\b")
+FORM = re.compile(r"sxm[0-9]?|pcie|nvl[0-9]*|oam")
+"""How a GPU is mounted."""
 
 
 def _gpu_meant(index: NameIndex[Any], name: str) -> Meant:
     """The GPUs whose names have every word of another one, by default the one that its first word alone means."""
-    words = [word for word in SEPARATORS.split(MEMORY_SIZE.sub("gb", name.casefold())) if word and word not in MAKERS]
-    words = [word for word in words if not MEMORY_KIND.fullmatch(word)]
-    slugs = tuple(slug for slug in index.rows if words and all(_has(slug.split("-"), word) for word in words))
-    default = index.defaults.get(words[0], ("", ""))[1] if words else ""
-    return default, slugs
+    spelled = MEMORY_SIZE.sub(lambda size: f"{size[1] or ''}gb", PLURAL.sub("", name).casefold())
+    words = [
+        word for word in SEPARATORS.split(spelled) if word and word not in MAKERS and not OTHER_WORDS.fullmatch(word)
+    ]
+    form = normal("-".join(words))
+    slugs = index.slugs.get(form, ())
+    if not slugs and any(not FORM.fullmatch(word) and not word.endswith("gb") for word in words):
+        slugs = tuple(slug for slug, row in index.rows.items() if all(_has(row, word) for word in words))
+    default = index.defaults.get(form, index.defaults.get(words[0], ("", "")) if words else ("", ""))[1]
+    alike = [slug for slug in slugs if _mounting(slug) == _mounting(default)]
+    return alike[0] if len(alike) == 1 and default not in slugs else default, slugs
 
 
-def _has(words: Sequence[str], wanted: str) -> bool:
-    """Whether words contain one, or begin with it where it has no digits, as sxm5 does with sxm."""
-    return wanted in words or (wanted.isalpha() and any(word.startswith(wanted) for word in words))
+def _mounting(slug: str) -> tuple[str, ...]:
+    """The words of a GPU's slug but for the size of its memory."""
+    return tuple(word for word in slug.split("-") if not word.endswith("gb"))
+
+
+def _has(row: GpuRow, wanted: str) -> bool:
+    """Whether a GPU's slug contains a word: with its number, as sxm5 for sxm, or none where the slug says less."""
+    words = row.slug.split("-")
+    if wanted in words or (wanted.isalpha() and any(word.startswith(wanted) for word in words)):
+        return True
+    if FORM.fullmatch(wanted):
+        return wanted.rstrip("0123456789") in words or not any(map(FORM.fullmatch, words))
+    if wanted.endswith("gb") and not any(word.endswith("gb") for word in words):
+        return wanted == f"{row.gpu.memory_bytes / 2**30:.0f}gb"
+    return wanted == "nvlink" and any(word.startswith("sxm") for word in words)
 
 
 MEANT: Mapping[str, Callable[[NameIndex[Any], str], Meant]] = {"model": _model_meant, "gpu": _gpu_meant}

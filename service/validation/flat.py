@@ -18,7 +18,7 @@ from pydantic_core import CoreSchema
 from service.answers.names import component
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest, quoted
 from service.validation.forms import ReadElsewhere, described_as
-from service.validation.other_names import part_of, short_names
+from service.validation.other_names import part_of, plain, short_names
 from service.validation.problems import unknown_field
 from service.validation.quantities import is_meant, value_of
 from service.validation.question_parts import PARTS, QUESTION_SPECS
@@ -255,6 +255,7 @@ def body_of_flat(
     others: list[tuple[str, str, str]] = []
     for name, text in parameters[:MOST_PARAMETERS]:
         known = ALIASES.get(name, name)
+        known = known if known in flat_fields() else plain(name)
         if known in flat_fields():
             texts.setdefault(known, []).append(text)
         elif (part := part_of(name)) is not None:

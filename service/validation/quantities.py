@@ -14,7 +14,9 @@ LONGEST = 40
 """Characters of one quantity, and most powers of ten of its number."""
 
 NUMBER = r"-?(?:\d+(?:_\d{3})*|\d{1,3}(?:,\d{3}){2,})(?:\.\d+)?(?:e[+-]?\d{1,3})?|-?\.\d+"
-QUANTITY = re.compile(rf"(?:(?P<before>(?:US)?\$|USD)\s*)?(?P<number>{NUMBER})(?:\s*(?P<unit>[^\d\s].*))?", re.ASCII)
+QUANTITY = re.compile(
+    rf"(?:~|\u2248)?\s*(?:(?P<before>(?:US)?\$|USD)\s*)?(?P<number>{NUMBER})(?:\s*(?P<unit>[^\d\s].*))?", re.ASCII
+)
 
 DECIMAL: Mapping[str, Decimal] = {"": Decimal(1), "k": Decimal(10**3), "m": Decimal(10**6), "b": Decimal(10**9),
                                   "g": Decimal(10**9), "t": Decimal(10**12), "p": Decimal(10**15),
@@ -29,6 +31,7 @@ SECONDS: Mapping[str, Decimal] = {
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), Decimal(3600)),
     **dict.fromkeys(("d", "day", "days"), Decimal(86_400)),
     **dict.fromkeys(("w", "wk", "week", "weeks"), Decimal(7 * 86_400)),
+    **dict.fromkeys(("y", "yr", "yrs", "year", "years"), Decimal(365 * 86_400)),
 }
 PER_HOUR = re.compile(
     r"(?:usd|us\$|\$|dollars?)?(?:(?:/|per)(?:gpu|accelerator|chip)?[-/ ]?(?:h|hr|hour))?", re.IGNORECASE
@@ -41,9 +44,12 @@ KINDS = (
     "_tokens",
     "_seconds",
     "_days",
+    "_years",
     "_watts",
     "_fraction",
     "_gpus",
+    "_nodes",
+    "_batch",
 )
 """Endings of names that say a unit, the longest first."""
 NAMES: Mapping[str, Sequence[str]] = {
@@ -52,6 +58,8 @@ NAMES: Mapping[str, Sequence[str]] = {
     "_flop_per_s": ("flop/s", "flops", "flops/s"),
     "_watts": ("w", "watt", "watts"),
     "_gpus": ("gpu", "gpus"),
+    "_nodes": ("node", "nodes"),
+    "_batch": ("sequence", "sequences", "seqs", "sample", "samples"),
 }
 """What follows a prefix, by the unit of a field."""
 DECIMAL_KINDS = frozenset({"_tokens", "_flop", "_flop_per_s", "_watts"})
@@ -98,9 +106,9 @@ def _factor(field: str, number: Decimal, unit: str) -> Decimal | None:
         return Decimal(1) if is_price and PER_HOUR.fullmatch(unit.replace(" ", "")) else None
     kind = next((one for one in KINDS if f"_{field}".endswith(one)), "")
     match kind:
-        case "_seconds" | "_days":
+        case "_seconds" | "_days" | "_years":
             seconds = SECONDS.get(unit.lower())
-            return seconds and seconds / (86_400 if kind == "_days" else 1)
+            return seconds and seconds / SECONDS[{"_days": "day", "_years": "year"}.get(kind, "s")]
         case "_fraction":
             return Decimal("0.01") if unit == "%" else None
         case "_bytes" | "_bytes_per_s":
@@ -124,7 +132,7 @@ def _scaled(field: str, kind: str, number: Decimal, unit: str) -> Decimal | None
     """The factor of a count: `k` is 1,024 for the length of a sequence that is then a power of two."""
     names = "|".join(map(re.escape, NAMES.get(kind, NAMES["_tokens"] if field == "sequence_length" else ())))
     words = "[kmbgtpe]i?|thousand|million|billion|trillion"
-    match = re.fullmatch(rf"({words})?\s*(?:{names})?", unit, re.IGNORECASE)
+    match = re.fullmatch(rf"({words})?(?:\+)?\s*(?:{names})?", unit, re.IGNORECASE)
     prefix = (match[1] or "").lower() if match else "?"
     prefix = prefix[:1] if len(prefix) > 2 else prefix
     if prefix in BINARY:

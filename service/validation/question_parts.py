@@ -367,7 +367,11 @@ def read_price(value: object, gpu: str | None, catalogue: Catalogue) -> Parsed[A
         return Parsed(None)
     if not isinstance(value, Mapping):
         rate = number_of(RENTAL_FIELD, value) if isinstance(value, str) else value
-        if rate is None or isinstance(rate, bool) or not isinstance(rate, (int, float)):
+        if rate is None:
+            message = f"price is {quoted(value)}, not one rate in US dollars"
+            fix = f"give a number of USD per GPU-hour, e.g. 2.5 or $2.50/h, or an object with {', '.join(FIELDS)}"
+            raise Refused(Problem("price", "not_a_number", message, fix))
+        if isinstance(rate, bool) or not isinstance(rate, (int, float)):
             raise Refused(not_an_object("price", FIELDS))
         note = f"price {quoted(value)} -> price.{RENTAL_FIELD} = {quoted(rate)}"
         return Parsed(read_spec(Price, {RENTAL_FIELD: rate}, "price"), (note,))

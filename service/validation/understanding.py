@@ -5,24 +5,31 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from math import prod
+from types import NoneType
 from typing import Any
 
 from service.catalogue.machines import machine_named
 from service.errors import Problem, Refused, quoted
-from service.validation.flat import FlatField, flat_fields
-from service.validation.other_names import ACCUMULATION, NO_EFFECT, STEPS, other_names, plain
+from service.validation.flat import FlatField, flat_fields, value_at, with_value
+from service.validation.other_names import ACCUMULATION, NO_EFFECT, STEPS, other_names, plain, switches
 from service.validation.problems import inside
 from service.validation.quantities import Ambiguous, ambiguous, number_of
 from service.validation.question_parts import PARTS
 
-TIMES = r"\s*[x*\u00d7]\s*"
+TIMES = r"\s*(?-i:[x*\u00d7])\s*"
+MAKER = r"(?:(?:nvidia|amd|tesla|geforce|instinct)\s+)*(?:rtx\s*)?"
 COUNTED = re.compile(
-    rf"(?P<first>\d{{1,7}}){TIMES}(?P<of>\S.*)|(?P<name>.*\S)(?::|{TIMES})(?P<last>\d{{1,7}})", re.ASCII
+    rf"(?:gpu[_-])?(?P<first>\d{{1,7}})(?:\s*[x*\u00d7]\s*(?P<of>\S.*)|\s+(?P<kind>(?=[a-z]){MAKER}[a-z]{{0,4}}\d.*))"
+    rf"|(?P<name>.*\S)(?:(?::|{TIMES})(?P<last>\d{{1,7}})|\s*\((?P<inside>\d{{1,7}})x\))",
+    re.ASCII | re.IGNORECASE,
 )
-"""So many GPUs, as in 8xH100, H100:8 and A100 x8; a name ends in no letter x of its own there."""
+"""So many GPUs, as in 8xH100, 8 H100s, H100:8 and A100 x8; a name ends in no letter x of its own there."""
 
-SWITCHES: Mapping[str, Mapping[object, str]] = {"recipe.recompute": {True: "full", False: "none"}}
-"""Values of fields whose other names are switches."""
+SIZES = frozenset({"gpus", "nodes", "gpus_per_node", "preset"})
+"""Fields of a cluster that say its size."""
+RECOMPUTED: Mapping[bool, str] = {True: "full", False: "none"}
+"""Recompute where another tool's option for it is a switch."""
+SWITCHED: Mapping[str, bool] = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def understood(body: Mapping[str, Any]) -> "Understood | None":
@@ -54,8 +61,11 @@ class Understood:
 
     def read(self) -> None:
         self._read_wholes()
-        for place, name, value in list(self._unknown()):
+        unknown = list(self._unknown())
+        for place, name, value in unknown:
             self._move(place, name, value)
+        for place, name, value in unknown:
+            self._switch(place, name, value)
         for path, text in list(self._texts()):
             self._read_text(path, text)
         self.notes += [f"{given} -> {path} = {quoted(self._at(path))}" for path, given in self._origins.items()]
@@ -74,30 +84,48 @@ class Understood:
                 yield from ((place, name, value) for name, value in part.items() if name not in known)
 
     def _move(self, place: str, name: str, value: Any) -> None:
-        meant, given = other_names().get(plain(name), ()), f"{inside(place, name)} {quoted(value)}"
-        if len(meant) != 1:
+        path, given = _meant(place, name), f"{inside(place, name)} {quoted(value)}"
+        if path is None:
             return
-        (path,) = meant
         if path == NO_EFFECT:
             self.notes.append(f"{given} changes no number of this answer")
         elif path in {STEPS, ACCUMULATION}:
             self._counts[path] = inside(place, name), value
-        elif not self._put(path, SWITCHES.get(path, {}).get(value, value) if isinstance(value, bool) else value):
+        else:
+            is_switch = path == "recipe.recompute" and isinstance(value, bool)
+            self._give(place, name, path, RECOMPUTED[value] if is_switch else value, given)
+        del (self.body[place] if place else self.body)[name]
+
+    def _give(self, place: str, name: str, path: str, value: Any, given: str) -> None:
+        if self._put(path, value):
+            self._origins[path], self._places[path] = given, inside(place, name)
+        else:
             message = f"{given} means {path}, which is {quoted(self._at(path))}"
             self.problems.append(Problem(inside(place, name), "told_twice", message, "give it once"))
+
+    def _switch(self, place: str, name: str, value: Any) -> None:
+        """Set what a switch sets; one that is off and sets nothing only says what does not hold."""
+        states, is_on = switches().get(plain(name)), SWITCHED.get(str(value).lower())
+        if states is None or is_on is None:
+            return
+        (path, setting), given = states[is_on], f"{inside(place, name)} {quoted(value)}"
+        if path:
+            self._give(place, name, path, setting, given)
+        elif self._at(states[True][0]) in {None, states[True][1]}:
+            message = f"{given} says what does not hold, and not what does"
+            self.problems.append(Problem(inside(place, name), "ambiguous", message, f"give {states[True][0]}"))
         else:
-            self._origins[path], self._places[path] = given, inside(place, name)
+            self.notes.append(f"{given} changes no number of this answer")
         del (self.body[place] if place else self.body)[name]
 
     def _put(self, path: str, value: Any) -> bool:
         """Set a field; False where it has another value."""
-        part, _, name = path.partition(".")
-        whole = self.body.get(part)
-        if whole is None or isinstance(whole, str):
-            whole = self.body[part] = {} if whole is None else {"preset": whole}
-        if not isinstance(whole, dict):
-            return False
-        return bool(whole.setdefault(name, value) == value)
+        steps = path.split(".")
+        given = value_at(self.body, steps)
+        if given is None and isinstance(self.body.get(steps[0], ""), (str, dict, NoneType)):
+            self.body = with_value(self.body, steps, value)
+            return True
+        return bool(given == value)
 
     def _at(self, path: str) -> Any:
         value: Any = self.body
@@ -145,6 +173,11 @@ class Understood:
         if counted is None:
             return
         count, name = counted
+        inner = _counted(name)
+        if inner is not None and not cluster.keys() & SIZES:
+            cluster |= {"gpu": inner[1], "nodes": count, "gpus_per_node": inner[0]}
+            self.notes.append(f"{path} {quoted(text)} -> {count} nodes of {inner[0]} x {quoted(inner[1])}")
+            return
         cluster["gpu"] = name
         given = cluster.get("gpus")
         is_sized = given is not None or "nodes" in cluster or "preset" in cluster
@@ -160,17 +193,16 @@ class Understood:
 
     def _count(self) -> None:
         """The batch of accumulated micro-batches, and the tokens of so many steps."""
-        recipe = self.body.get("recipe")
-        whole = recipe if isinstance(recipe, dict) else {}
         if ACCUMULATION in self._counts:
             path, steps = self._counts[ACCUMULATION]
-            parts = (steps, whole.get("micro_batch", 1), self._data())
+            parts = (steps, self._at("recipe.micro_batch") or 1, self._data())
             wording = "micro_batch x data x these steps; give data, or the number of GPUs"
             self._derive("recipe.global_batch", path, parts, wording)
         if STEPS in self._counts:
             path, steps = self._counts[STEPS]
-            batch = whole.get("global_batch_tokens")
-            sizes = (batch,) if batch is not None else (whole.get("global_batch"), whole.get("sequence_length"))
+            batch = self._at("recipe.global_batch_tokens")
+            apart = (self._at("recipe.global_batch"), self._at("recipe.sequence_length"))
+            sizes = apart if batch is None else (batch,)
             wording = "steps x global_batch x sequence_length; give both"
             self._derive("recipe.training_tokens", path, (steps, *sizes), wording)
 
@@ -209,6 +241,16 @@ class Understood:
         return _whole(cluster.get("gpus")) or per_node * nodes
 
 
+def _meant(place: str, name: str) -> str | None:
+    """The path that an unknown name means: the only one, or the only one of the part in which it stands."""
+    spelled = plain(name)
+    if place and spelled != name and spelled in _names_of(place):
+        return f"{place}.{spelled}"
+    paths = other_names().get(spelled, ())
+    here = paths if len(paths) == 1 else [path for path in paths if place and path.startswith(f"{place}.")]
+    return here[0] if len(here) == 1 else None
+
+
 RANKS = ("tensor", "context", "pipeline")
 
 
@@ -222,8 +264,8 @@ def _counted(text: str) -> tuple[int, str] | None:
     match = COUNTED.fullmatch(text.strip()) if len(text) <= 200 else None
     if match is None:
         return None
-    count = int(match["first"] or match["last"])
-    return (count, (match["of"] or match["name"]).strip()) if count else None
+    count = int(match["first"] or match["last"] or match["inside"])
+    return (count, (match["of"] or match["kind"] or match["name"]).strip()) if count else None
 
 
 @cache
