@@ -21,7 +21,7 @@ Target = Annotated[str, typer.Argument(help="Launcher or framework.", autocomple
 EXPORT = Form(
     examples=(
         "traincost export megatron-lm llama-3.1-8b --seq 8192 --gbs 512 --gpu h100 --gpus 64 --tp 2",
-        "traincost export slurm question.json --command 'train.py --lr 1e-4' > train.sbatch",
+        "traincost export sbatch question.json --command 'train.py --lr 1e-4' > train.sbatch",
         "traincost export torchtitan question.yaml --json",
     ),
     extras=(

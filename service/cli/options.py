@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -262,8 +263,8 @@ SUFFIXES = (".json", ".yaml", ".yml")
 
 
 def is_file(word: str) -> bool:
-    """Whether a word names a file with a question."""
-    return word == "-" or word.endswith(SUFFIXES)
+    """Whether a word names a file with a question, there or not; a name without its ending, only one that is there."""
+    return word == "-" or word.endswith(SUFFIXES) or (Path(word).exists() and not Path(word).is_dir())
 
 
 class TwoFiles(TraincostError):

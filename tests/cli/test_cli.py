@@ -12,11 +12,12 @@ import pytest
 
 from service import __version__
 from service.catalogue import shipped_catalogue
-from service.cli.application import COMMANDS, SHORT_HELP, main
+from service.cli.application import COMMANDS, SHORT_HELP, command_named, main
 from service.cli.console import EXIT_CODES
 from service.cli.options import COMMON
 from service.cli.reports import report
 from service.features.estimates.answers import answer
+from service.formats.targets import TARGETS
 from service.validation.flat import ALIASES, flat_fields
 from service.validation.questions import read_question
 from service.validation.reading import to_wire
@@ -161,6 +162,20 @@ def test_the_help_of_a_command_is_one_screen_with_examples_that_it_understands(n
     assert [line.split()[4] for line in errors] == ["--unheard-of"]
 
 
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_options_of_a_command_are_no_fields(name: str) -> None:
+    command = command_named("files" if name == "export" else "questions", name)
+    extras = [one.name for one in command.form.extras]
+    own = {option.name for option in command.params}
+    assert not {*flat_fields(), *ALIASES, *own} & {*extras}
+    assert len({one.path for one in command.form.extras}) == len(extras)
+
+
+def test_examples_of_exports_name_targets(commands: Commands) -> None:
+    named = re.findall(r"^  traincost export (\S+)", commands("export")("-h").out, re.MULTILINE)
+    assert set(named) <= TARGETS.keys()
+
+
 def test_common_options_of_the_help_are_fields() -> None:
     names = [name for row, _ in COMMON for name in re.findall(r"--([a-z-]+)", row)]
     assert {ALIASES.get(name, name.replace("-", "_")) for name in names} <= flat_fields().keys()
@@ -230,6 +245,15 @@ def test_an_installed_package_writes_no_generated_file(
     assert capsys.readouterr().err == (
         f"traincost: {file} is written in the source tree, and there is none around the package\n"
     )
+
+
+def test_letters_that_a_terminal_lacks_end_no_command() -> None:
+    environment = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONPATH": str(ROOT)}
+    for words, code in ((["export", "sbatch", *ASKED, "--command", "tr\u00e4n.py"], 0), (["models", "tr\u00e4n"], 2)):
+        command = [sys.executable, "-m", "service", *words]
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert (ran.returncode, "Traceback" in ran.stderr) == (code, False)
+        assert "n.py" in ran.stdout or "no models with" in ran.stderr
 
 
 def test_it_needs_no_database_and_no_home(tmp_path: Path) -> None:

@@ -105,7 +105,9 @@ def test_a_file_and_standard_input_give_the_same_answer(
 ) -> None:
     run = commands("estimate")
     expected = to_bytes(ANSWERS["estimate"](QUESTION)).decode() + "\n"
-    for words in ([files["json"]], [files["yaml"]], ["--file", files["yaml"]], ["-f", files["json"]]):
+    bare = Path(files["json"]).with_name("question")
+    bare.write_text(json.dumps(QUESTION), encoding="utf-8")
+    for words in ([files["json"]], [files["yaml"]], ["--file", files["yaml"]], ["-f", files["json"]], [str(bare)]):
         assert run(*words, "--json") == (0, expected, "")
     for text in (json.dumps(QUESTION), yaml.safe_dump(QUESTION)):
         piped(monkeypatch, text)
