@@ -4,10 +4,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from math import expm1, log
 from statistics import fmean, median
+from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 from service.answers.accuracy import Group
 from service.calibration.scores import Comparison
@@ -26,6 +29,7 @@ from service.calibration.steps import (
 from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.estimator.constants import STEP_CONSTANTS
+from service.estimator.time import collectives, communication, host, kernels, step
 from service.evaluation.scoring import APART, Evaluation, evaluate_rows, step_row_of, step_rows_of
 from service.evaluation.shipped import shipped_accuracy
 from service.evaluation.totals import totals_accuracy
@@ -50,6 +54,27 @@ WHY = {
     "dlperf": "V100 with the software of 2020; nothing is fitted on it, and its products are not in any benchmark",
 }
 """What is known of sources whose held-out error is beyond the bar of their class."""
+
+
+CROSSING = collectives.crossing_share
+
+PARTS: dict[str, list[tuple[ModuleType, str, Any]]] = {
+    "nothing": [],
+    "the host's time of layers": [(step, "host_seconds", lambda *_: 0.0)],
+    "the host's time of updates": [(step, "update_host_seconds", lambda *_: 0.0)],
+    "the host's time of each local expert": [(host, "expert_host_seconds", lambda _: 0.0)],
+    "the last tile of each expert": [(kernels, "GROUP_TOKENS", 0.0)],
+    "exchange beside compute": [(communication, "_hidden_experts", lambda *_: 0.0)],
+    "micro-batches without another": [(communication, "paired_fraction", lambda _: 1.0)],
+    "processors of exchange": [(communication, "lost_fraction", lambda found: found.constants.contention_fraction)],
+    "one copy to each rank and domain": [(collectives, "crossing_share", lambda *_: 1.0)],
+    "the limit of nodes": [(collectives, "crossing_share", lambda *given: CROSSING(*given[:2]))],
+    "the pace of permutations": [
+        (kernels, "SHUFFLE_FRACTION", 1.0),
+        (kernels, "SHUFFLE_PASSES", dict.fromkeys(kernels.SHUFFLE_PASSES, 1)),
+    ],
+}
+"""Parts of the time of experts, each by what removes it."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +196,26 @@ def _same(fitted: Any, shipped: Any) -> bool:
     return isinstance(fitted, str) or abs(fitted - shipped) <= 10**-DIGITS * 5 * max(abs(shipped), 1e-12)
 
 
+def ablated(rows: Sequence[StepRow], steps: FittedSteps) -> None:
+    """Print held-out errors of models with experts, fitted anew without each part of their time."""
+    sparse = [row for row in rows if row.question.model.num_experts]
+    for said, removed in PARTS.items():
+        with ExitStack() as stack:
+            for module, name, instead in removed:
+                stack.enter_context(patch.object(module, name, instead))
+            model = steps.prepared_anew()
+            errors: dict[str, float] = {}
+            for source in dict.fromkeys(row.left_out_with for row in sparse):
+                fitted = model.fit([row for row in rows if row.left_out_with != source])
+                own = [row for row in sparse if row.left_out_with == source]
+                errors |= {row.id: model.step_seconds(row.question, fitted) / row.measured_seconds - 1 for row in own}
+        stated = [abs(errors[row.id]) for row in sparse if row.states_dispatcher]
+        every = [abs(error) for error in errors.values()]
+        shown = f"{percent(fmean(every))} (median {percent(median(every))})"
+        shown += f", dispatcher stated {percent(fmean(stated))} ({percent(median(stated))})"
+        print(f"  experts without {said}: held-out MAPE {shown}")
+
+
 def tables(rows: Sequence[StepRow]) -> Iterator[str]:
     """Two tables of one stack, with one scalar fitted on their other rows and without."""
     for name, bar in TABLES.items():
@@ -218,6 +263,7 @@ def main() -> None:
     found = [one for one in every if not one.row.is_scored_apart]
     beside([one for one in every if one.row.is_scored_apart])
     benchmarks()
+    steps = FittedSteps()
     broken = [
         *promised(shipped_accuracy().steps),
         *coverage(found, [one.comparison for one in judged if _is_judged(one) and one.comparison]),
@@ -225,8 +271,9 @@ def main() -> None:
         *tables(rows),
         *runs(),
         *command(),
-        *constants(rows, FittedSteps()),
+        *constants(rows, steps),
     ]
+    ablated(rows, steps)
     if broken:
         sys.exit(f"{len(broken)} not kept")
 

@@ -320,6 +320,12 @@ class FittedSteps:
         self._prepared: dict[str, PreparedStep] = {}
         self._fits: dict[tuple[str, ...], StepConstants] = {}
 
+    def prepared_anew(self) -> "FittedSteps":
+        """The same fits of dense models, for formulas that changed those of models with experts."""
+        other = FittedSteps()
+        other._fits = self._fits
+        return other
+
     def fit(self, rows: Sequence[StepRow]) -> StepConstants:
         """The best constants for some rows."""
         giving = [row for row in rows if row.gives_constants]
@@ -430,7 +436,7 @@ def held_out_steps(
     results = []
     for row in known:
         step_class = classes[row.id]
-        scale = spread_scale(row.waiting_fraction, step_class)
+        scale = spread_scale(row.waiting_fraction)
         pooled = [pools.get(one, {}) for one in (step_class, STAND_INS.get(step_class)) if one]
         others = ({name: own for name, own in pool.items() if name != row.left_out_with} for pool in pooled)
         spread = next((spread_fraction(pool, by_root=True) for pool in others if pool), None)
@@ -486,7 +492,7 @@ def _residuals(
         ]
         for step_class, predicted in found:
             if row.id in predicted and not row.is_scored_apart:
-                scale = spread_scale(row.waiting_fraction, step_class)
+                scale = spread_scale(row.waiting_fraction)
                 own = pools.setdefault(step_class, {}).setdefault(row.left_out_with, [])
                 own.append(log(row.measured_seconds / predicted[row.id]) / scale)
     return pools

@@ -5,7 +5,7 @@ from service.estimator.estimate import estimate, estimate_memory
 from service.estimator.model.counts import count_parameters
 from service.estimator.question import Cluster, Gpu, Layout, Model, Price, Question, Recipe, Recompute
 
-FORMULAS_VERSION = "2026.11.12"
+FORMULAS_VERSION = "2026.11.13"
 """Changes whenever an answer to the same question may change."""
 
 __all__ = [

@@ -104,7 +104,7 @@ STEP_CONSTANTS = StepConstants(
     fill_numbers=347.2,
     misaligned_fraction=0.8568,
     misaligned_head_fraction=0.09031,
-    grouped_fraction=0.8086,
+    grouped_fraction=0.8005,
     network_scale=0.726,
     contention_fraction=0.3924,
     user_buffer_fraction=0.8372,
@@ -112,7 +112,7 @@ STEP_CONSTANTS = StepConstants(
     straggler_fraction=0.005333,
     pressure_fraction=0.03051,
     layer_host_seconds=0.001,
-    host_launch_seconds=2e-05,
+    host_launch_seconds=5.154e-05,
     stack_scales={
         ("megatron-core", "transformer-engine"): 0.9823,
         ("megatron-core", "local"): 0.9436,

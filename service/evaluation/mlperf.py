@@ -334,7 +334,7 @@ def adapter_residuals(evaluated: Sequence[tuple[Mapping[str, str], Evaluation]])
 
 def _scale(predicted: Predicted) -> float:
     parts = {part.kind: part.seconds for part in predicted.estimate.step.parts}
-    return spread_scale(waiting_fraction(parts), ADAPTERS)
+    return spread_scale(waiting_fraction(parts))
 
 
 def _without(submitter: str, residuals: Mapping[str, Sequence[float]], predicted: Predicted) -> Interval:

@@ -4,8 +4,7 @@ import pytest
 
 from service.calibration.steps import SPARSE
 from service.calibration.tables import shipped_table
-from service.estimator.constants import STEP_CONSTANTS
-from service.estimator.time.host import DISPATCH_LAUNCHES, EXPERT_LAUNCHES
+from service.estimator.time.host import DISPATCH_LAUNCHES, EXPERT_LAUNCHES, LAYER_LAUNCHES, NATIVE_SECONDS
 
 LOCAL_EXPERTS = 128 // 16
 """Experts of Qwen3-30B-A3B over the expert ranks of that run, whose graphs hold the router."""
@@ -23,8 +22,9 @@ def test_a_layer_without_graphs_bounds_the_host() -> None:
     layers, step_seconds = 3072, float(busy["value"].split()[-1])
     (launch,) = [one for one in SPARSE if one.field == "host_launch_seconds"]
     assert f"{layers:,} layers" in launch.source
-    launched = DISPATCH_LAUNCHES["flex"] + LOCAL_EXPERTS * EXPERT_LAUNCHES
-    assert STEP_CONSTANTS.layer_host_seconds + launched * launch.high < step_seconds / layers
+    launched = LAYER_LAUNCHES + DISPATCH_LAUNCHES["flex"]
+    experts = LOCAL_EXPERTS * EXPERT_LAUNCHES * NATIVE_SECONDS
+    assert launched * launch.high + experts < step_seconds / layers
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run['org']}-{run['system']}-{run['benchmark']}")

@@ -153,7 +153,7 @@ def test_width_is_that_of_the_spread(found: Accuracy, steps: tuple[Evaluation, .
     assert evaluations
     for one in evaluations:
         step_class = next(name for name in RESIDUALS if name == one.step_class)
-        spread = max(LEAST_RESIDUAL, RESIDUALS[step_class] * spread_scale(waiting[one.id], step_class))
+        spread = max(LEAST_RESIDUAL, RESIDUALS[step_class] * spread_scale(waiting[one.id]))
         assert one.high_seconds / one.value_seconds == pytest.approx(exp(spread))
         assert one.value_seconds / one.low_seconds == pytest.approx(exp(spread))
 

@@ -92,9 +92,9 @@ def _step(ends: Ends, _: str, end: End) -> OwnEnd:
     name = step.class_of(workload)
     residual = step.RESIDUALS[name]
     waiting = step.waiting_fraction({part.kind: part.seconds for part in ends.estimate.step.parts})
-    usual = residual * step.spread_scale(waiting, name)
+    usual = residual * step.spread_scale(waiting)
     inputs: Inputs = {"step_seconds": ends.estimate.step.step_seconds.value, "step_residual": residual}
-    inputs |= {"spread_scale": step.spread_scale(waiting, name), "least_residual": step.LEAST_RESIDUAL}
+    inputs |= {"spread_scale": step.spread_scale(waiting), "least_residual": step.LEAST_RESIDUAL}
     spread = "step_residual * spread_scale"
     known = own_spread_fraction(workload.calibrated_steps, usual)
     own = own_spread_fraction(workload.cluster.measured_steps, known)

@@ -252,15 +252,17 @@ def _host(slowest: Slowest, _: str) -> PartExpression:
     }
     launches = []
     if not workload.software.partial_graphs:
-        inputs |= {"layers": float(stage.layers), **fields_of(workload.constants, "layer_host_seconds")}
-        launches.append("layers * layer_host_seconds")
+        inputs |= {"layers": float(stage.layers), "layer_seconds": host.layer_seconds(workload)}
+        launches.append("layers * layer_seconds")
     if workload.model.num_experts:
         inputs |= {
             "sparse_layers": float(host.sparse_layers(workload, stage)),
-            "launches": float(host.sparse_launches(workload, slowest.resolved.degrees)),
+            "launches": host.sparse_launches(workload),
             **fields_of(workload.constants, "host_launch_seconds"),
+            "local_experts": float(workload.model.num_experts / slowest.resolved.degrees.expert),
+            "expert_seconds": host.expert_host_seconds(workload),
         }
-        launches.append("sparse_layers * launches * host_launch_seconds")
+        launches.append("sparse_layers * (launches * host_launch_seconds + local_experts * expert_seconds)")
     text = f"{' + '.join(launches)} - computing_seconds - exposed_seconds"
     return host.host_seconds, Expression(f"accumulation * max(0, {text})", inputs)
 

@@ -24,8 +24,16 @@ from service.estimator.parallelism import context, data, expert, pipeline, tenso
 from service.estimator.parallelism.buckets import is_beside
 from service.estimator.parallelism.stages import RankParameters, Stage
 from service.estimator.question import RecomputeModule
-from service.estimator.time.collectives import Interconnect, group_of, interconnect_of, sent_bytes, transfer_seconds
+from service.estimator.time.collectives import (
+    SWITCHED_GPUS,
+    Interconnect,
+    group_of,
+    interconnect_of,
+    sent_bytes,
+    transfer_seconds,
+)
 from service.estimator.time.kernels import HOST_LINK_FRACTION, ComputeSeconds
+from service.estimator.time.rates import generation_rates
 from service.estimator.workload import Workload
 
 
@@ -203,18 +211,65 @@ class ExposedSeconds:
         return summed_by_shape((self.tensor, self.context, self.expert, self.data, self.pipeline, self.offload))
 
 
-EXCHANGING_FRACTION = 20 / 132
-"""Share of a GPU's processors that DualPipe's kernels of exchange take from the compute beside them.
-Source: DeepSeek-V3, arXiv:2412.19437, section 3.2.2: 20 of an H800's 132."""
+EXCHANGING_PROCESSORS = 20
+"""Processors that kernels of exchange take from the compute beside them, inside nodes of up to 8 GPUs.
+Source: DeepSeek-V3, arXiv:2412.19437, section 3.2.2; NVIDIA/Megatron-LM@d98e8a64 core/transformer/
+transformer_config.py: moe_deepep_num_sms."""
+
+RACK_EXCHANGING_PROCESSORS = 32
+"""The same in larger domains. Source: NVIDIA-NeMo/Megatron-Bridge@067f987 perf_recipes/_common.py:
+moe_hybridep_num_sms on GB200 and GB300."""
+
+USUAL_PROCESSORS = 132
+"""Processors of a GPU of which none are known. Source: NVIDIA H100."""
+
+
+def lost_fraction(workload: Workload) -> float:
+    """Share of the time of exchanges beside compute that compute loses to them.
+
+    Formula: n / N where kernels of exchange have processors of their own; else x
+    Args:
+        workload: the workload, with x = StepConstants.contention_fraction
+    Returns: share of the hidden seconds [1]
+    Source: n = EXCHANGING_PROCESSORS, RACK_EXCHANGING_PROCESSORS; N: GenerationRates.processors
+
+    >>> from service.estimator.samples import sample_workload
+    >>> lost_fraction(sample_workload()) == sample_workload().constants.contention_fraction
+    True
+    """
+    if workload.software.dispatcher != "flex":
+        return workload.constants.contention_fraction
+    own = RACK_EXCHANGING_PROCESSORS if workload.cluster.scale_up_gpus > SWITCHED_GPUS else EXCHANGING_PROCESSORS
+    return own / (generation_rates(workload.gpu).processors or USUAL_PROCESSORS)
+
+
+def paired_fraction(degrees: Degrees) -> Amount:
+    """Share of a stage's micro-batches whose forward pass runs beside the backward pass of another one.
+
+    Formula: max(0, 1 - (w + 1) / (m v)), w = 2 (p - 1) + (v - 1) p chunks before the first pair, 0 without chunks
+    Args:
+        degrees: the degrees, with p stages of v chunks and m micro-batches
+    Returns: share of the passes [1]
+    Source: NVIDIA/Megatron-LM@d98e8a64 core/pipeline_parallel/schedules.py get_pp_rank_microbatches, one chunk more
+        with overlap_moe_expert_parallel_comm; combined_1f1b.py; the first stage
+
+    >>> from service.estimator.samples import sample_degrees
+    >>> paired_fraction(sample_degrees(pipeline=1)) == 1 - 1 / sample_degrees(pipeline=1).accumulation
+    True
+    """
+    p, v = degrees.pipeline, degrees.virtual_pipeline
+    before = where(v > 1, 2 * (p - 1) + (v - 1) * p, 0)
+    return maximum(0.0, 1 - (before + 1) / (degrees.accumulation * v))
 
 
 def _hidden_experts(workload: Workload, degrees: Degrees, layout: CompleteLayout, most: Amount) -> Amount:
     """Exchange of experts' tokens that hides beside another micro-batch, where there is one, less contention."""
     if layout.schedule == "dualpipe":
-        return where(degrees.pipeline > 1, (1 - EXCHANGING_FRACTION) * most, 0.0)
+        own = EXCHANGING_PROCESSORS / (generation_rates(workload.gpu).processors or USUAL_PROCESSORS)
+        return where(degrees.pipeline > 1, (1 - own) * most, 0.0)
     if not workload.software.expert_overlap:
         return 0.0
-    return where(degrees.accumulation > 1, (1 - workload.constants.contention_fraction) * most, 0.0)
+    return paired_fraction(degrees) * (1 - lost_fraction(workload)) * most
 
 
 def offloaded_activation_seconds(workload: Workload, load: RankLoad) -> Amount:

@@ -6,37 +6,46 @@ from service.estimator.parallelism.stages import Stage
 from service.estimator.question import DispatcherName
 from service.estimator.workload import Workload
 
-ROUTER_LAUNCHES = 200
-"""Launches of a router and of the counts of tokens that lead up to its dispatch, both passes.
-Source: NVIDIA/Megatron-LM@1d9edcf8c docs/discussions/deepseek-v3-gb200-optimization, 2.1.4: 72 kernels forward; the
-rest, as many backward and the counts, is an estimate."""
+LAYER_LAUNCHES = 60
+"""Launches of what a layer has without experts, both passes. Source: StepConstants.layer_host_seconds; 84 were counted
+without fused kernels."""
 
-DISPATCH_LAUNCHES: dict[DispatcherName, int] = {"alltoall": 200, "allgather": 200, "flex": 100}
-"""Launches of one dispatch and one combine, both passes: exchanges, permutations by token and by expert, and waits for
-counts; the flex dispatcher does half of it in its kernels.
-Source: an estimate, not a count, with the seconds of a layer of published steps in view; what runs:
-NVIDIA/Megatron-LM@d98e8a64 core/transformer/moe/token_dispatcher.py."""
+ROUTER_LAUNCHES = 42
+"""Launches of a router with softmax and one balancing loss, both passes.
+Source: counted as NVIDIA/Megatron-LM@d98e8a64 core/transformer/moe/router.py ran on CPU, views left out."""
 
-LATENT_LAUNCHES = 90
+CORRECTED_ROUTER_LAUNCHES = 80
+"""The same of one with sigmoids, a bias that corrects its choice, groups and a loss of each sequence, which models with
+shared experts have. Source: likewise."""
+
+DISPATCH_LAUNCHES: dict[DispatcherName, int] = {"alltoall": 38, "allgather": 33, "flex": 32}
+"""Launches of one dispatch and one combine, both passes: exchanges, permutations by token and by expert, and counts.
+Source: counted, likewise, of two ranks, core/transformer/moe/token_dispatcher.py; flex: in its source, fused_a2a.py."""
+
+LATENT_LAUNCHES = 33
 """Further launches of attention whose keys and values are latent: projections, norms, splits and rotations.
-Source: an estimate, likewise; NVIDIA/Megatron-LM@d98e8a64 core/transformer/multi_latent_attention.py."""
+Source: counted, likewise, 117 of a layer beside 84, core/transformer/multi_latent_attention.py."""
 
-SHARED_LAUNCHES = 40
-"""Launches of shared experts. Source: as of a dense MLP, two thirds of a dense layer's 60."""
-
-EXPERT_LAUNCHES = 4
-"""Launches of the products of one local expert, both passes, which C++ loops over.
-Source: an estimate, likewise: six products at two thirds of a launch;
-NVIDIA/TransformerEngine@v2.11 pytorch/module/grouped_linear.py."""
-
-NARROW_LAUNCHES = 6
-"""Further launches of one local expert whose operands become narrow: three tensors of each of two products, with their
-buffers. Source: an estimate, lowered from 26 because published steps of Qwen3-235B on B200 (mbridge) take less time;
-what runs: Megatron-LM@1d9edcf8c, same document, 2.1.2."""
+SHARED_LAUNCHES = 14
+"""Launches of shared experts. Source: counted, likewise, core/transformer/moe/shared_experts.py."""
 
 BIAS_LAUNCHES = 9
 """Further launches of one local expert with biases. Source: NVIDIA/Megatron-LM@d98e8a64 core/transformer/moe/experts.py
 _apply_bias: product, sum and cast, and their gradients."""
+
+NATIVE_SECONDS = 5e-6
+"""Time of the host to launch one kernel in a loop of C++.
+Source: Zhang et al. 2019, doi:10.1109/IPDPSW.2019.00063: 4 to 5 microseconds of latency of a CUDA launch."""
+
+EXPERT_LAUNCHES = 6
+"""Launches of the products of one local expert, both passes, which C++ loops over.
+Source: NVIDIA/TransformerEngine@v2.11 pytorch/module/grouped_linear.py: two
+matrices, each one product forward and two backward."""
+
+NARROW_LAUNCHES = 18
+"""Further launches of one local expert whose operands become narrow: of three tensors of each of two matrices one
+conversion, and two that order their scales.
+Source: Megatron-LM@1d9edcf8c docs/discussions/deepseek-v3-gb200-optimization, 2.1.2 and 2.1.3."""
 
 UPDATED_MATRICES = 2
 """Tensors of weights of one local expert."""
@@ -62,55 +71,93 @@ def sparse_layers(workload: Workload, stage: Stage) -> Amount:
     return summed(count for count, shape in shapes if shape.is_sparse)
 
 
-def sparse_launches(workload: Workload, degrees: Degrees) -> Amount:
-    """Launches of one layer of experts for one micro-batch, beside those of a dense layer.
+def sparse_launches(workload: Workload) -> int:
+    """Launches from Python of one layer of experts for one micro-batch, beside those of a dense layer.
 
-    Formula: router + shared experts + latent attention + dispatch + E / e x each expert's; graphs of parts of a layer
-        leave the last two
-    Args:
-        workload: the workload, with E experts
-        degrees: the degrees, with e expert ranks
+    Formula: router + shared experts + latent attention + dispatch; graphs of parts of a layer leave the last
     Returns: launches, forward and backward [1]
     Source: the launches of this file
 
-    >>> from service.estimator.samples import sample_degrees, sample_workload
-    >>> sparse_launches(sample_workload(), sample_degrees())
-    400.0
+    >>> from service.estimator.samples import sample_workload
+    >>> sparse_launches(sample_workload())
+    80
     """
     model, software = workload.model, workload.software
-    each = EXPERT_LAUNCHES + BIAS_LAUNCHES * model.mlp_bias
-    each = each + NARROW_LAUNCHES * (workload.precision.matrix_format in ("fp8", "fp4"))
-    launched = DISPATCH_LAUNCHES[software.dispatcher or "alltoall"] + each * model.num_experts / degrees.expert
+    launched = DISPATCH_LAUNCHES[software.dispatcher or "alltoall"]
     if software.partial_graphs:
         return launched
-    shared = SHARED_LAUNCHES * bool(model.shared_expert_intermediate_size)
-    return launched + ROUTER_LAUNCHES + shared + LATENT_LAUNCHES * (model.kv_lora_rank is not None)
+    if model.shared_expert_intermediate_size:
+        launched += CORRECTED_ROUTER_LAUNCHES + SHARED_LAUNCHES
+    else:
+        launched += ROUTER_LAUNCHES
+    return launched + LATENT_LAUNCHES * (model.kv_lora_rank is not None)
+
+
+def expert_host_seconds(workload: Workload) -> float:
+    """Seconds that the host takes to launch the kernels of one local expert for one micro-batch.
+
+    Formula: n t_native + b t; n = EXPERT_LAUNCHES, and NARROW_LAUNCHES where operands become narrow; b = BIAS_LAUNCHES
+        where experts have biases; 0 where one kernel does all experts
+    Args:
+        workload: the workload, with t in its constants
+    Returns: seconds of one micro-batch [s]
+    Source: NATIVE_SECONDS; StepConstants.host_launch_seconds
+
+    >>> from service.estimator.samples import sample_workload
+    >>> expert_host_seconds(sample_workload())
+    3e-05
+    """
+    if workload.software.fused_experts:
+        return 0.0
+    is_narrow = workload.precision.matrix_format in ("fp8", "fp4")
+    native = (EXPERT_LAUNCHES + NARROW_LAUNCHES * is_narrow) * NATIVE_SECONDS
+    return native + BIAS_LAUNCHES * workload.model.mlp_bias * workload.constants.host_launch_seconds
+
+
+def layer_seconds(workload: Workload) -> float:
+    """Seconds that the host takes to launch what any layer has for one micro-batch.
+
+    Formula: t_layer; with experts LAYER_LAUNCHES t, as those of the same process; 0 where graphs hold parts of a layer
+    Args:
+        workload: the workload, with t_layer and t in its constants
+    Returns: seconds of one micro-batch [s]
+    Source: StepConstants.layer_host_seconds, host_launch_seconds
+
+    >>> from service.estimator.samples import sample_workload
+    >>> layer_seconds(sample_workload())
+    0.001
+    """
+    constants = workload.constants
+    if workload.software.partial_graphs:
+        return 0.0
+    has_experts = bool(workload.model.num_experts)
+    return LAYER_LAUNCHES * constants.host_launch_seconds if has_experts else constants.layer_host_seconds
 
 
 def host_seconds(workload: Workload, degrees: Degrees, stage: Stage) -> Amount:
     """Seconds that the host takes to launch the kernels of one micro-batch on one rank of a stage.
 
-    Formula: layers x t_layer + layers of experts x n t; 0 where they are launched as one graph, and without t_layer
-        where graphs hold parts of each layer
+    Formula: layers x t_layer + layers of experts x (n t + E / e x t_expert); 0 where they are launched as one graph
     Args:
-        workload: the workload, with t_layer and t in its constants
-        degrees: the degrees, with n = sparse_launches
+        workload: the workload, with E experts, and t in its constants
+        degrees: the degrees, with e expert ranks
     Returns: seconds of one micro-batch [s]
-    Source: StepConstants.layer_host_seconds; StepConstants.host_launch_seconds
+    Source: t_layer = layer_seconds; n = sparse_launches; t_expert = expert_host_seconds
 
     >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
     >>> host_seconds(sample_workload(), sample_degrees(), stage) == 32 * sample_workload().constants.layer_host_seconds
     True
     """
-    software, constants = workload.software, workload.constants
+    software, model = workload.software, workload.model
     if software.cuda_graphs and not software.partial_graphs:
         return 0.0
-    layers = 0.0 if software.partial_graphs else stage.layers * constants.layer_host_seconds
-    if not workload.model.num_experts:
+    layers = stage.layers * layer_seconds(workload)
+    if not model.num_experts:
         return layers
-    launches = sparse_layers(workload, stage) * sparse_launches(workload, degrees)
-    return layers + launches * constants.host_launch_seconds
+    local = model.num_experts / degrees.expert * expert_host_seconds(workload)
+    each = sparse_launches(workload) * workload.constants.host_launch_seconds + local
+    return layers + sparse_layers(workload, stage) * each
 
 
 def update_host_seconds(workload: Workload, degrees: Degrees, stage: Stage) -> Amount:

@@ -67,8 +67,8 @@ RESIDUALS: dict[StepClass, float] = {
     "new GPU": 0.104,
     "old GPU": 0.103,
     "adapters": 0.088,
-    "MoE": 0.216,
-    "MoE, dispatcher unknown": 0.433,
+    "MoE": 0.122,
+    "MoE, dispatcher unknown": 0.233,
 }
 """80 % of published steps lie within exp(-s) and exp(s), s = max(LEAST_RESIDUAL, r x), of a prediction by constants
 that never saw their source, by class, x = spread_scale; each source counts as the root of its steps, as in the fit.
@@ -111,9 +111,6 @@ def step_class_of(
     return "known stack" if stack in known_stacks else "other stack"
 
 
-EXPERTS: tuple[StepClass, ...] = ("MoE", "MoE, dispatcher unknown")
-"""Classes of models with experts."""
-
 WAITING_WEIGHT = 5.0
 """How many times as uncertain as compute the waiting of a step is: for transfers, for other stages, for the host.
 Source: of the weights 0 to 16, the least with which every source of 8 steps or more has 65 % of them inside intervals
@@ -140,20 +137,19 @@ _WAITING = ("bubble", "host")
 """Parts in which a device waits, beside exposed transfers."""
 
 
-def spread_scale(waiting: float, step_class: StepClass) -> float:
+def spread_scale(waiting: float) -> float:
     """Spread of a step over that of one that never waits.
 
-    Formula: 1 + WAITING_WEIGHT u for dense models; 1 with experts, whose products are as uncertain as their waiting
+    Formula: 1 + WAITING_WEIGHT u
     Args:
         waiting: share of the step in which a device waits, u [1]
-        step_class: the step's class
     Returns: the scale [1]
     Source: locally weighted conformal prediction: Lei et al. 2018, arXiv:1604.04173, section 5.2; WAITING_WEIGHT
 
-    >>> spread_scale(0.5, "new GPU"), spread_scale(0.5, "MoE")
-    (3.5, 1.0)
+    >>> spread_scale(0.5)
+    3.5
     """
-    return 1.0 if step_class in EXPERTS else 1 + WAITING_WEIGHT * waiting
+    return 1 + WAITING_WEIGHT * waiting
 
 
 def class_of(workload: Workload) -> StepClass:
@@ -186,7 +182,7 @@ def step_interval(workload: Workload, step_seconds: float, waiting: float) -> In
     10.0
     """
     step_class = class_of(workload)
-    usual = RESIDUALS[step_class] * spread_scale(waiting, step_class)
+    usual = RESIDUALS[step_class] * spread_scale(waiting)
     measured = workload.cluster.measured_steps
     known = own_spread_fraction(workload.calibrated_steps, usual)
     spread = max(LEAST_RESIDUAL, own_spread_fraction(measured, known))

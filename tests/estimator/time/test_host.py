@@ -33,10 +33,14 @@ def waited(**given: Any) -> float:
     return sum(part.seconds for part in estimate(question(**given)).step.parts if part.kind == "host")
 
 
-def launches(**given: Any) -> float:
+def launches(**given: Any) -> int:
     """Launches of a layer of experts beyond those of a dense one."""
-    resolved = resolve(question(**given))
-    return float(host.sparse_launches(resolved.workload, resolved.degrees))
+    return host.sparse_launches(resolve(question(**given)).workload)
+
+
+def expert_seconds(**given: Any) -> float:
+    """Seconds that one local expert takes the host."""
+    return host.expert_host_seconds(resolve(question(**given)).workload)
 
 
 def test_graphs_take_away_what_they_hold() -> None:
@@ -45,16 +49,16 @@ def test_graphs_take_away_what_they_hold() -> None:
     assert launches() - launches(cuda_graphs=True, partial_graphs=True) == host.ROUTER_LAUNCHES
 
 
-@pytest.mark.parametrize(
-    ("given", "further"),
-    [
-        ({"dispatcher": "flex"}, host.DISPATCH_LAUNCHES["flex"] - host.DISPATCH_LAUNCHES["alltoall"]),
-        ({"precision": "fp8-tensorwise"}, LOCAL_EXPERTS * host.NARROW_LAUNCHES),
-    ],
-    ids=["flex", "fp8"],
-)
-def test_launches_are_of_dispatcher_and_format(given: dict[str, Any], further: float) -> None:
-    assert launches(**given) - launches() == further
+def test_launches_are_of_the_dispatcher() -> None:
+    launched = host.DISPATCH_LAUNCHES
+    assert launches(dispatcher="flex") - launches() == launched["flex"] - launched["alltoall"]
+
+
+def test_an_expert_launches_its_products_and_what_makes_them_narrow() -> None:
+    assert expert_seconds() == host.EXPERT_LAUNCHES * host.NATIVE_SECONDS
+    narrow = host.NARROW_LAUNCHES * host.NATIVE_SECONDS
+    assert expert_seconds(precision="fp8-tensorwise") - expert_seconds() == pytest.approx(narrow)
+    assert expert_seconds(gpu="b200-sxm-180gb", precision="mxfp8", fused_experts=True) == 0
 
 
 def test_the_device_waits_only_for_what_compute_and_transfers_leave() -> None:
