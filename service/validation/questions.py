@@ -13,7 +13,7 @@ from service.validation.open_fields import NOT_PLANNED, PLANNED_FIELDS, split_la
 from service.validation.problems import Collector, not_an_object, unknown_field
 from service.validation.question_parts import PARTS, read_cluster, read_model, read_price, with_region
 from service.validation.reading import Parsed, read_spec
-from service.validation.understanding import understood
+from service.validation.understanding import at_home, understood
 
 EXAMPLES = {
     "model": '"llama-3.1-8b"',
@@ -50,13 +50,16 @@ def read_question(
     """
     try:
         read, allowed = _read(body, catalogue, beside)
-    except Refused:
-        if not isinstance(body, Mapping) or (meant := understood(body)) is None:
+    except Refused as refused:
+        if not isinstance(body, Mapping):
             raise
+        meant = understood(body)
+        if meant is None:
+            raise at_home(refused.problems) from None
         try:
             read, allowed = _read(meant.body, catalogue, beside)
-        except Refused as refused:
-            raise meant.refused(refused.problems) from None
+        except Refused as again:
+            raise meant.refused(again.problems) from None
         if meant.problems:
             raise meant.refused() from None
         read = replace(read, assumptions=(*meant.notes, *read.assumptions))

@@ -9,7 +9,7 @@ from types import NoneType
 from typing import Any
 
 from service.catalogue.machines import machine_named
-from service.errors import Problem, Refused, quoted
+from service.errors import Problem, Refused, did_you_mean, quoted
 from service.validation.flat import FlatField, flat_fields, value_at, with_value
 from service.validation.other_names import ACCUMULATION, NO_EFFECT, STEPS, other_names, plain, switches
 from service.validation.problems import inside
@@ -39,6 +39,27 @@ def understood(body: Mapping[str, Any]) -> "Understood | None":
     return reader if reader.notes or reader.problems else None
 
 
+def at_home(problems: Iterable[Problem]) -> Refused:
+    """The refusal of fields that stand in a part to which they do not belong, each with its own path."""
+
+    def moved(problem: Problem) -> Problem:
+        name = problem.field.rpartition(".")[2]
+        homes = _homes().get(name, ()) if problem.code == "unknown_field" else ()
+        return replace(problem, fix=did_you_mean(homes)) if homes else problem
+
+    return Refused(*map(moved, problems))
+
+
+@cache
+def _homes() -> Mapping[str, tuple[str, ...]]:
+    """The paths of fields of the parts of a question, by their names."""
+    found: dict[str, tuple[str, ...]] = {}
+    for field in flat_fields().values():
+        if len(field.path) == 2:
+            found[field.path[1]] = (*found.get(field.path[1], ()), ".".join(field.path))
+    return found
+
+
 class Understood:
     """A copy of a body in plain JSON, with what was read how, and what may mean several things."""
 
@@ -57,7 +78,8 @@ class Understood:
         """The refusal of what is ambiguous and of what else is wrong, each at the place that the request has."""
         own = [f"{problem.field}." for problem in self.problems]
         more = [one for one in others if not any(path.startswith(f"{one.field}.") for path in own)]
-        return Refused(*self.problems, *(replace(one, field=self._places.get(one.field, one.field)) for one in more))
+        placed = (replace(one, field=self._places.get(one.field, one.field)) for one in more)
+        return Refused(*self.problems, *at_home(placed).problems)
 
     def read(self) -> None:
         self._read_wholes()

@@ -14,6 +14,8 @@ BODY: dict[str, Any] = {
     "cluster": {"gpu": "h100-sxm5-80gb", "gpus": 8},
 }
 
+OF_RECIPE = ("layout.sequence_length", "unknown_field", "did you mean recipe.sequence_length?")
+
 
 def test_steps_and_accumulation_follow_from_the_batch(catalogue: Catalogue) -> None:
     recipe = {"seq": "4k", "mbs": "2", "gradient_accumulation_steps": 4, "max_steps": 1000, "lr": 1e-4}
@@ -38,6 +40,11 @@ def test_plain_json_has_no_notes(catalogue: Catalogue) -> None:
 @pytest.mark.parametrize(
     ("change", "field", "code", "fix"),
     [
+        ({"recipe": {"seq_len": 8192, "tensor": 2}}, "recipe.tensor", "unknown_field", "did you mean layout.tensor?"),
+        ({"layout": {"sequence_length": 8192}}, *OF_RECIPE),
+        ({"tensor": 2}, "tensor", "unknown_field", "did you mean layout.tensor?"),
+        ({"layout": {"gpus": 8}}, "layout.gpus", "unknown_field", "did you mean cluster.gpus?"),
+        ({"recipe": {"seq_len": 8192, "bf16": False}}, "recipe.bf16", "ambiguous", "give recipe.precision"),
         ({"layout": {"tp": 2, "tensor": 4}}, "layout.tp", "told_twice", "once"),
         ({"cluster": {"gpu": "8xH100", "gpus": 12}}, "cluster.gpus", "told_twice", "once"),
         ({"recipe": {"seq_len": 8192, "batch_size": 4}}, "recipe.batch_size", "unknown_field", "global_batch or micro"),
