@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from math import prod
@@ -271,6 +272,32 @@ def _meant(place: str, name: str) -> str | None:
     paths = other_names().get(spelled, ())
     here = paths if len(paths) == 1 else [path for path in paths if place and path.startswith(f"{place}.")]
     return here[0] if len(here) == 1 else None
+
+
+def option_of(name: str, text: str) -> tuple[str, Any] | None:
+    """The choice that a launcher's option and its text make, with its path; None where they make none alone.
+
+    >>> option_of("optim", "adamw_torch"), option_of("bf16", "True"), option_of("batch_size", "8")
+    (('recipe.optimizer', 'adamw'), ('recipe.precision', 'bf16'), None)
+    """
+    states, is_on = switches().get(plain(name)), SWITCHED.get(text.lower())
+    if states is not None and is_on is not None:
+        path, setting = states[is_on]
+        return (path, setting) if path else None
+    for path in other_names().get(plain(name), (f"recipe.{plain(name)}", f"layout.{plain(name)}")):
+        field = _choosing().get(path)
+        if field is not None:
+            with suppress(Ambiguous):
+                value = field.meant(text)
+                return None if value is None else (path, value)
+    return None
+
+
+@cache
+def _choosing() -> Mapping[str, FlatField]:
+    """Fields with choices by the path of what they choose."""
+    fields = (field for field in flat_fields().values() if field.choices and not field.is_list)
+    return {".".join(field.path[:-1] if field.own_name != field.path[-1] else field.path): field for field in fields}
 
 
 RANKS = ("tensor", "context", "pipeline")

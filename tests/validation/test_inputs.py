@@ -16,6 +16,7 @@ from service.estimator.question import Question
 from service.validation.flat import body_of_flat
 from service.validation.other_names import STEPS, other_names, plain
 from service.validation.questions import ParsedQuestion, read_question
+from service.validation.sentences.question import read_sentence
 from tests.commands import Commands
 
 BODY: dict[str, Any] = {
@@ -32,6 +33,8 @@ A source with an address was read there; one without names the tools that print 
 ADDRESSED = ("https://", "@")
 LEAST_ADDRESSED = 200
 LEAST_UNDERSTOOD = 0.9
+LEAST_IN_SENTENCES = 0.8
+"""Share of the texts that a sentence understands beyond doubt; of others it says what it leaves out or assumes."""
 BATCH = 64
 """Sequences of a step where a text counts steps."""
 SIZES = {"cluster.nodes", "cluster.gpus"}
@@ -124,6 +127,39 @@ def test_an_input_means_the_same_as_json_and_as_parameters(row: Mapping[str, str
     assert results[1:] == results[:-1]
 
 
+def sentence_of(row: Mapping[str, str]) -> str:
+    """A sentence in which a row's text stands as people write it."""
+    part, name, text = row["part"], row["name"], row["text"]
+    meant = other_names().get(plain(name), (f"{part}.{plain(name)}",))
+    if part == "model":
+        return f"{text}, 8xH100, seq 8k"
+    if part == "cluster" and (not name or row["field"] == "cluster.gpus") and meant != ("cluster.nodes",):
+        return f"llama 3.1 8b, {text}, seq 8k"
+    if part == "cluster" and meant == ("cluster.gpu",):
+        return f"llama 3.1 8b, 8x {text}, seq 8k"
+    stated = text if name in {"", "training_tokens", "usd_per_gpu_hour"} else f"{name}={text}"
+    beside = [f"gbs {BATCH}"] * (meant == (STEPS,)) + ["seq 8k"] * (meant != ("recipe.sequence_length",))
+    return ", ".join(["llama 3.1 8b, 8xH100", *beside, stated])
+
+
+def test_no_input_in_a_sentence_is_silently_another(catalogue: Catalogue) -> None:
+    """A text has its value, or what was not understood or assumed is named."""
+    sure = 0
+    plain_rows = [row for row in INPUTS if row["field"] not in {"", "recipe.global_batch_tokens"}]
+    for row in plain_rows:
+        model = catalogue.models[row["value"]].model if row["field"] == "model" else None
+        try:
+            sentence = read_sentence(sentence_of(row), catalogue)
+            layout = {name: value for name, value in sentence.body.get("layout", {}).items() if name != "auto"}
+            read = read_question({**sentence.body, "layout": layout}, catalogue)
+            if all(chip.state == "understood" for chip in sentence.chips if chip.text):
+                check(row, read, model)
+                sure += 1
+        except Refused:
+            continue
+    assert sure >= LEAST_IN_SENTENCES * len(plain_rows)
+
+
 @pytest.mark.parametrize("row", INPUTS[::24], ids=lambda row: f"{row['name'] or row['part']} {row['text']}")
 def test_an_input_means_the_same_on_the_command_line(
     row: Mapping[str, str], commands: Commands, catalogue: Catalogue
@@ -137,3 +173,28 @@ def test_an_input_means_the_same_on_the_command_line(
 
         assert ran.code == 0, ran.err
         assert json.loads(ran.out)["id"] == answer(read_question(body_of(row), catalogue), catalogue).id
+
+
+SPELLED = {
+    "model": "llama 3.1 8b",
+    "seq": "8k",
+    "gbs": "512",
+    "tokens": "200B",
+    "cluster": "64xH100",
+    "price": "$2.50/h",
+}
+
+
+def test_a_question_is_the_same_answer_in_every_form(commands: Commands, catalogue: Catalogue) -> None:
+    from service.features.ask.ask import ask
+    from service.features.estimates.answers import answer
+    from service.features.estimates.planned import planned
+
+    apart = {"recipe": {name: SPELLED[name] for name in ("seq", "gbs", "tokens")}, "layout": {"auto": True}}
+    whole = {name: SPELLED[name] for name in ("model", "cluster", "price")}
+    bodies = ({**whole, **apart}, body_of_flat([*SPELLED.items(), ("auto", "true")]))
+    ids = {answer(read_question(body, catalogue, planner=planned), catalogue).id for body in bodies}
+    words = [word for name, text in SPELLED.items() for word in (f"--{name}", text)]
+    ids.add(json.loads(commands("estimate")(*words, "--auto", "true", "--json").out)["id"])
+    ids.add(ask("llama 3.1 8b, seq 8k, gbs 512, 200B tokens, 64xH100, $2.50/h", catalogue).answer.id)
+    assert len(ids) == 1

@@ -32,6 +32,7 @@ from service.validation.sentences.patterns import (
     bare,
     words,
 )
+from service.validation.understanding import option_of
 
 LONGEST = 500
 """Characters of a sentence."""
@@ -429,6 +430,14 @@ class Sentence:
                 return at + len(name), choice
         return None
 
+    def option(self, at: int) -> int | None:
+        match = OPTION.match(self._view, at)
+        found = option_of(match["name"], match["text"]) if match else None
+        if match is None or found is None:
+            return None
+        self.put(Part(at, match.end(), *found))
+        return match.end()
+
     def cloud(self, at: int) -> int | None:
         match = CLOUD.match(self._view, at)
         if match is None or self.provider is not None:
@@ -439,10 +448,14 @@ class Sentence:
         return match.end()
 
 
+OPTION = re.compile(r"(?:--?)?(?P<name>[a-z][\w.-]{1,60})=(?P<text>[\w.+-]{1,40})(?![\w=])", re.ASCII | re.IGNORECASE)
+"""A launcher's option with its value, as optim=adamw_torch."""
+
 RULES: tuple[Callable[[Sentence, int], int | None], ...] = (
     Sentence.decimal_comma,
     Sentence.money,
     Sentence.deadline,
+    Sentence.option,
     Sentence.reasons,
     Sentence.phrases,
     Sentence.negation,

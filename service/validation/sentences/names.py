@@ -59,7 +59,7 @@ def runs(text: str, at: int) -> Iterator[tuple[int, str]]:
 def machine_at(text: str, at: int, catalogue: Catalogue) -> Match | None:
     """The longest name of a GPU, a cloud's machine or a cluster preset at a place."""
     for end, name in runs(text, at):
-        for form, is_plural in ((name, False), (name[:-1], True)) if name[-1:] in "sS" else ((name, False),):
+        for form, is_plural in ((name, False), (name[:-1], True)) if name[-1:] == "s" else ((name, False),):
             match = _machine(form, catalogue)
             if match is not None:
                 return Match(end, *match, is_plural=is_plural)
