@@ -213,7 +213,7 @@ def ablated(rows: Sequence[StepRow], steps: FittedSteps) -> None:
         every = [abs(error) for error in errors.values()]
         shown = f"{percent(fmean(every))} (median {percent(median(every))})"
         shown += f", dispatcher stated {percent(fmean(stated))} ({percent(median(stated))})"
-        print(f"  experts without {said}: held-out MAPE {shown}")
+        print(f"  experts, {said} removed: held-out MAPE {shown}")
 
 
 def tables(rows: Sequence[StepRow]) -> Iterator[str]:

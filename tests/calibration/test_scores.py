@@ -45,8 +45,8 @@ SOURCES = {
 }
 """Text of every file of the estimator."""
 
-OF_TIME = {"estimator/software/stacks.json"}
-"""Files whose measured constants are about time."""
+OTHERS = {"estimator/software/stacks.json", "estimator/explain/ends.py"}
+"""Files whose measured constants are about time, or named where they are defined."""
 
 
 def _files_with(name: str) -> set[str]:
@@ -66,7 +66,7 @@ def test_sources_are_those_of_rows() -> None:
 
 
 def test_every_file_that_says_a_number_was_read_off_is_named() -> None:
-    saying = {path for path, text in SOURCES.items() if SAID.search(text)} - OF_TIME
+    saying = {path for path, text in SOURCES.items() if SAID.search(text)} - OTHERS
     assert saying <= {path for name in NAMED for path in _files_with(name)}
 
 
