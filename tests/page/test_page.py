@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from service.validation.quantities import number_of
 from tests.house.source import SERVICE
 from tests.live import bearer, serving
 from tests.page.browser import Sight
@@ -107,6 +108,22 @@ def test_a_refusal_says_what_to_do(sight: Sight) -> None:
     sight.answered()
     assert sight.text("#verdict-word") == "Fits"
     sight.type_in("#input-sequence_length", "many")
+    assert sight.page.locator("#input-sequence_length").get_attribute("aria-invalid") == "true"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("sequence_length", "8k"), ("training_tokens", "200B"), ("sequence_length", "16 k")]
+)
+def test_what_is_typed_means_what_json_means(name: str, text: str, sight: Sight) -> None:
+    sight.type_in(f"#input-{name}", text)
+    sight.answered()
+    shown = sight.page.evaluate("() => location.hash")
+    assert f"{name}={number_of(name, text.replace(' ', ''))}" in shown
+
+
+@pytest.mark.parametrize("text", ["10k", "1,5", "8x", "1,000"])
+def test_a_length_with_several_readings_is_marked(text: str, sight: Sight) -> None:
+    sight.type_in("#input-sequence_length", text)
     assert sight.page.locator("#input-sequence_length").get_attribute("aria-invalid") == "true"
 
 

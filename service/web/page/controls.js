@@ -8,12 +8,20 @@ import { words } from "./numbers.js";
 const LETTERS = { k: 1e3, m: 1e6, b: 1e9, t: 1e12 };
 const USUAL = "usual";
 
-/** A number as people type it: 8192, 2e11, 200B; undefined where there is none, NaN where it is no number. */
-export function typed(text) {
-  const bare = text.trim().replaceAll(",", "").replaceAll(" ", "");
+const NUMBER = /^\$?(\d{1,3}(?:,\d{3}){2,}|[\d_]*)(\.\d*)?(e[+-]?\d{1,3})?([kmbgt]i?)?(tokens|usd)?(\/(?:gpu[-/]?)?(?:h|hr|hour))?$/;
+const BINARY = { ki: 2 ** 10, mi: 2 ** 20, gi: 2 ** 30, ti: 2 ** 40 };
+const isPowerOfTwo = (number) => Number.isInteger(Math.log2(number));
+
+/** A number as people type it: 8192, 2e11, 200B, 8k; undefined where there is none, NaN where it is none or several. */
+export function typed(text, name = "") {
+  const bare = text.trim().toLowerCase().replaceAll(" ", "");
   if (bare === "") return undefined;
-  const scale = LETTERS[bare.slice(-1).toLowerCase()];
-  return scale ? Number(bare.slice(0, -1)) * scale : Number(bare);
+  const [, whole, fraction = "", power = "", letter, , rate] = NUMBER.exec(bare) || [];
+  if (whole === undefined || `${whole}${fraction}` === "" || (rate && !name.startsWith("usd"))) return NaN;
+  const number = Number(`${whole.replace(/[,_]/g, "")}${fraction}${power}`);
+  if (letter === undefined) return number;
+  if (name === "sequence_length" && letter === "k") return isPowerOfTwo(number) ? number * BINARY.ki : NaN;
+  return number * (BINARY[letter] ?? LETTERS[letter]);
 }
 
 /** A number as it stands in an input. */
@@ -39,8 +47,8 @@ const labelled = (field, ...inputs) =>
 
 function numberInput(field) {
   const take = ({ target }) => {
-    const value = typed(target.value);
-    if (Number.isNaN(value)) tell(field.name, "give a number, like 8192, 2e11 or 200B");
+    const value = typed(target.value, field.name);
+    if (Number.isNaN(value)) tell(field.name, "give a number, like 8192, 8k, 2e11 or 200B");
     else change({ [field.name]: value });
   };
   const hints = { type: "text", inputMode: "decimal", autocomplete: "off", "aria-describedby": `fault-${field.name}` };
