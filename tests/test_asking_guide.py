@@ -29,8 +29,15 @@ def _answer(part: str, address: str) -> dict[str, Any]:
     return answer
 
 
-def test_there_are_nineteen_questions() -> None:
-    assert len(COMMANDS) == 19
+def test_there_are_twenty_questions() -> None:
+    assert len(COMMANDS) == 20
+
+
+def test_a_sentence_is_understood_whole(address: str) -> None:
+    answer = _answer("/v1/ask", address)
+    assert {chip["state"] for chip in answer["chips"]} == {"understood", "assumed"}
+    assert answer["limits"] == [{"days": 3.0, "cost_usd": None, "verdict": "kept"}]
+    assert answer["answer"]["resolved"]["cluster"]["gpus"] == 4
 
 
 def test_what_launchers_write_is_listed_as_it_is_read(address: str) -> None:

@@ -9,11 +9,11 @@ EVERYBODYS: Mapping[Scope | None, str] = {
     None: "createAdmissionReview getHealth getReadiness",
     "sheet": "getCell getCellReason getCellTable getCellXml",
     "read": """
-        createBatch createCheck createComparison createComparisonAsCsv createComparisonAsXlsx createDiagnosis
-        createEstimate createExport createFlop createGpuHours createImport createKubernetesCheck createMemory
-        createPlans createProfile createRecognisedImport createScriptCheck createSensitivity createSensitivityAsCsv
-        createSensitivityAsXlsx createSlurmCheck
-        createSolution createTimeline getAccuracy getAdapter getComparison getComparisonAsCsv getComparisonAsXlsx
+        askSentence createBatch createCheck createComparison createComparisonAsCsv createComparisonAsXlsx
+        createDiagnosis createEstimate createExport createFlop createGpuHours createImport createKubernetesCheck
+        createMemory createPlans createProfile createRecognisedImport createScriptCheck createSensitivity
+        createSensitivityAsCsv createSensitivityAsXlsx createSlurmCheck createSolution
+        createTimeline getAccuracy getAdapter getComparison getComparisonAsCsv getComparisonAsXlsx
         getEstimate getFlop getGpuHours getMemory getSlurmHook getStoredEstimate getTotalsAccuracy
         listAccuracyPoints listAccuracyPointsAsCsv listAccuracyPointsAsXlsx listChoices
         listAdapters listExportTargets listImportFormats getMetrics listRevisions listRevisionsAsCsv

@@ -7,7 +7,7 @@ from typing import Any
 
 from service.catalogue import Catalogue
 from service.validation.quantities import Ambiguous, number_of
-from service.validation.sentences.names import Match, ModelNames, machine_at, machine_named_in, pieces, size_of
+from service.validation.sentences.names import Match, ModelNames, machine_at, machine_named_in, pieces, runs, size_of
 from service.validation.sentences.patterns import (
     CLOUD,
     CLOUDS,
@@ -30,6 +30,7 @@ from service.validation.sentences.patterns import (
     TOKENS,
     Choice,
     bare,
+    path_of,
     words,
 )
 from service.validation.understanding import option_of
@@ -47,6 +48,8 @@ SHORTEST_SEQUENCE = 16
 """Tokens below which a number beside a sequence is another one. Source: a choice."""
 LEAST_TRAINED = 1e6
 """Tokens below which a number of them is a sequence. Source: a choice; no run is shorter than a step."""
+MOST_RATE = 100.0
+"""Dollars up to which an amount without more words is a price [USD/GPU-h]. Source: a choice; no run costs so little."""
 TAKEN_AS_TOKENS = "a number beside a model is taken as tokens"
 NODE_PRICE, WHOLE_PRICE = "price.usd_per_node_hour", "price.usd_per_hour"
 """Prices of a node and of all GPUs, which are of no field."""
@@ -166,6 +169,9 @@ class Sentence:
             self.put(part)
         elif match["limit"] or match["budget"] or match["scale"]:
             self.limits.append(Part(at, match.end(), "limits.cost_usd", value))
+        elif value <= MOST_RATE:
+            note = "so few dollars are the price of a GPU-hour"
+            self.put(Part(at, match.end(), "price.usd_per_gpu_hour", value, is_sure=False, note=note))
         else:
             self.not_understood(at, match.end(), "write $3/h for the price of a GPU-hour, or under $3000 for a budget")
         return match.end()
@@ -415,6 +421,23 @@ class Sentence:
         self.put(Part(at, end, *choice, is_sure=not choice.others, note=note if choice.others else None))
         return end
 
+    def named_choice(self, at: int) -> int | None:
+        """A choice after the name of its field, in up to six words."""
+        match = words().chosen.match(self._view, at)
+        if match is None:
+            return None
+        one = words().chosen_fields[bare(match["name"])]
+        others: list[str] = []
+        for end, text in runs(self._view, match.end()):
+            try:
+                value = one.meant(text)
+            except Ambiguous as several:
+                value, *others = several.readings
+            if value is not None:
+                self.put(Part(at, end, path_of(one), value, tuple(others), not others))
+                return end
+        return None
+
     def _choice_at(self, at: int) -> tuple[int, Choice] | None:
         ends: list[int] = []
         place = at
@@ -457,6 +480,7 @@ RULES: tuple[Callable[[Sentence, int], int | None], ...] = (
     Sentence.deadline,
     Sentence.option,
     Sentence.reasons,
+    Sentence.named_choice,
     Sentence.phrases,
     Sentence.negation,
     Sentence.machines,

@@ -11,7 +11,7 @@ from service.catalogue.machines import machine_named
 NAME_WORD = re.compile(r"[^\s,;:()\[\]{}\"'!?*=]+")
 MOST_WORDS = 6
 """Words of the longest name, as in NVIDIA RTX PRO 6000 Blackwell Server Edition."""
-GAP = re.compile(r"[ \t]{0,3}")
+GAP = re.compile(r" |:(?=\S)|")
 LEAST_LETTERS = 3
 """Letters of a word that may belong to a GPU's name without digits, as in pcie; shorter ones may be any word."""
 QUALIFIERS = frozenset({"gb", "g"})
@@ -96,7 +96,7 @@ def _gpus(name: str, form: str, index: NameIndex[GpuRow]) -> tuple[str, tuple[st
             return "", ()
         if any(len(word) < LEAST_LETTERS and word.isalpha() and word not in QUALIFIERS for word in words):
             return "", ()
-    sized = re.sub(r"(?<=\d)( ?)g\b", r"\1gb", name, flags=re.IGNORECASE)
+    sized = re.sub(r"\b(\d{2,3} ?)g\b", r"\1gb", name, flags=re.IGNORECASE)
     return index.meant(re.sub(r"(?<=\d)-(\d{2,3})$", r"-\1gb", sized))
 
 

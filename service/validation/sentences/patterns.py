@@ -2,13 +2,13 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from service.validation.flat import flat_fields
+from service.validation.flat import FlatField, flat_fields
 from service.validation.other_names import ACCUMULATION, NO_EFFECT, STEPS, other_names
 from service.validation.quantities import other_choices
 
@@ -56,18 +56,15 @@ class Words:
     """A number and its name, as 8k context."""
     names: Mapping[str, str]
     """Fields by their names, without separators."""
+    chosen: re.Pattern[str]
+    """The name of a field with choices, before its value, as optimizer: adamw."""
+    chosen_fields: Mapping[str, FlatField]
+    """Fields with choices by these names, without separators."""
     phrases: tuple[tuple[re.Pattern[str], Choice, re.Pattern[str] | None], ...]
     reasons: tuple[tuple[re.Pattern[str], str], ...]
     choices: Mapping[str, Choice]
     """Choices of fields by the words that mean them, with hyphens between them."""
     fillers: frozenset[str]
-
-
-CHOSEN = ("precision", "optimizer", "stack", "method", "attention", "zero_stage", "schedule", "price_model")
-"""Fields whose choices are words of sentences."""
-NOT_ALONE = frozenset({"full", "no", "true", "false", "fused", "unfused", "eager", "0", "1", "2", "3", "int8",
-                       "hf"})  # fmt: skip
-"""Choices that are words of other things, too."""
 
 
 @cache
@@ -84,7 +81,10 @@ def words() -> Words:
         path = LAUNCHERS.get(paths[0], paths[0]) if len(paths) == 1 else "recipe.batch_size"
         if paths[0] != NO_EFFECT and bare(name) not in names and _is_number(path):
             names[bare(name)] = path
-            spelled.setdefault(path, set()).add(name.replace("_", "[ _-]?"))
+            spelled.setdefault(path, set()).add(spaced(name))
+    fields = frozenset(table["choices"]["fields"])
+    choices = _choices(fields, table["choices"]["not_alone"])
+    chosen = {name: one for name, one in _chosen(fields).items() if name not in choices}
     after = _alternatives(one for path in table["after"]["names"] for one in spelled[path])
     axes = _alternatives(one for path, own in spelled.items() if path.startswith("layout.") for one in own)
     each = r"(?: ?(?:per|a|/) ?(?:(?P<each>gpu|device|rank)|step|batch)(?![a-z]))?"
@@ -97,9 +97,11 @@ def words() -> Words:
             rf"|(?P<unit>[ -]tokens?)[ -](?P<of>sequences|{after})(?!{IS}\d)){each}{END}"
         ),
         names=names,
+        chosen=compiled(rf"(?:--?)?(?P<name>{_alternatives(map(spaced, chosen))})(?: ?[=:] ?| )"),
+        chosen_fields={bare(name): one for name, one in chosen.items()},
         phrases=tuple(_phrase(row) for row in table["phrases"]),
         reasons=tuple((compiled(f"(?:{row['words']}){END}"), row["reason"]) for row in table["reasons"]),
-        choices=_choices(),
+        choices=choices,
         fillers=frozenset(table["fillers"]["words"].split()),
     )
 
@@ -108,7 +110,24 @@ def _alternatives(patterns: Iterable[str]) -> str:
     return "|".join(sorted(patterns, key=len, reverse=True))
 
 
+def _chosen(names: Collection[str]) -> dict[str, FlatField]:
+    """Fields with choices by their own names and those of launchers."""
+    fields = {path_of(one): one for one in flat_fields().values() if one.choices and one.own_name in names}
+    named = {one.own_name: one for one in fields.values()}
+    return named | {name: fields[paths[0]] for name, paths in other_names().items() if paths[0] in fields}
+
+
+def path_of(one: FlatField) -> str:
+    """The dotted path of a field; that of its object where it names the object."""
+    return ".".join(one.path[:-1] if one.own_name != one.path[-1] else one.path)
+
+
 LAUNCHERS = {STEPS: "recipe.max_steps", ACCUMULATION: "recipe.gradient_accumulation_steps"}
+
+
+def spaced(name: str) -> str:
+    """The pattern of a launcher's name, in which a space or hyphen stands for an underscore."""
+    return name.replace("_", "[ _-]?")
 
 
 def bare(name: str) -> str:
@@ -128,17 +147,17 @@ def _phrase(row: Mapping[str, Any]) -> tuple[re.Pattern[str], Choice, re.Pattern
     return compiled(f"(?:{phrase(row['words'])}){END}"), choice, compiled(without) if without else None
 
 
-def _choices() -> Mapping[str, Choice]:
+def _choices(names: Collection[str], not_alone: Collection[str]) -> Mapping[str, Choice]:
     found: dict[str, Choice] = {}
     for one in flat_fields().values():
-        if one.own_name in CHOSEN and one.choices:
-            path = ".".join(one.path[:-1] if one.own_name != one.path[-1] else one.path)
+        if one.own_name in names and one.choices:
+            path = path_of(one)
             for value in one.choices:
                 found.setdefault(str(value).casefold(), Choice(path, value))
             for form, values in other_choices(one.own_name).items():
                 typed = [next((own for own in one.choices if str(own) == value), value) for value in values]
                 found.setdefault(form, Choice(path, typed[0], tuple(typed[1:])))
-    return {form: choice for form, choice in found.items() if form not in NOT_ALONE}
+    return {form: choice for form, choice in found.items() if form not in not_alone}
 
 
 CLOUDS = {"google": "gcp", "googlecloud": "gcp", "amazon": "aws", "lambdalabs": "lambda", "oracle": "oci",

@@ -15,6 +15,7 @@ import { units } from "./numbers.js";
 import { view as plans, find } from "./plans.js";
 import { bodyOf, fieldAt } from "./question.js";
 import { view as map } from "./scaling_map.js";
+import * as sentence from "./sentence.js";
 import { get, latest, post } from "./service.js";
 import { showStep } from "./step.js";
 import * as tabs from "./tabs.js";
@@ -96,6 +97,7 @@ async function start() {
   controls.build(choices);
   models.build(presets.items, gpus.items, clusters.items);
   explanations.build();
+  sentence.build();
   buildUnits();
   buildShare();
   for (const view of VIEWS) view.build();
