@@ -406,6 +406,9 @@ def even_chunks(stage_layers: Sequence[int], stages: int) -> int:
     return len(stage_layers) // stages
 
 
+_TWO_LEVELS = "a2a+p2p"
+"""Exchange of context ranks in groups. Source: NVIDIA/Megatron-LM@d98e8a64 core/transformer/transformer_config.py."""
+
 CONTEXT_METHODS: Mapping[str, str] = TABLE["rules"]["layout.context_method"]["choices"]
 
 SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
@@ -702,7 +705,9 @@ def _put_layout(draft: drafts.Draft, *, sparse: bool) -> None:
         draft.without_effect("data-parallel-sharding-strategy", "it applies to Megatron-FSDP, which is off")
     layout["sequence_parallel"] &= layout["tensor"] > 1
     if layout["context"] > 1:
-        layout["context_method"] = draft.chosen("cp-comm-type", CONTEXT_METHODS, "p2p")
+        layout["context_method"] = draft.chosen("cp-comm-type", {**CONTEXT_METHODS, _TWO_LEVELS: "ring"}, "p2p")
+        if draft.get("cp-comm-type") == _TWO_LEVELS:
+            draft.not_understood("cp-comm-type", "context ranks exchange heads within groups, and keys between them")
     optimizer, activations = draft.get("optimizer-cpu-offload"), draft.get("fine-grained-activation-offloading")
     kind = "optimizer-and-activations" if optimizer and activations else "activations"
     states = "optimizer" if draft.get("use-precision-aware-optimizer") else "moments"
