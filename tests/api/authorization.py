@@ -10,7 +10,8 @@ EVERYBODYS: Mapping[Scope | None, str] = {
     "sheet": "getCell getCellReason getCellTable getCellXml",
     "read": """
         askSentence createBatch createCheck createComparison createComparisonAsCsv createComparisonAsXlsx
-        createDiagnosis createEstimate createExport createFlop createGpuHours createImport createKubernetesCheck
+        createDiagnosis createDifference createDifferenceAsCsv createDifferenceAsMd createDifferenceAsXlsx
+        createEstimate createExport createFlop createGpuHours createImport createKubernetesCheck
         createMemory createPlans createProfile createRecognisedImport createScriptCheck createSensitivity
         createSensitivityAsCsv createSensitivityAsXlsx createSlurmCheck createSolution
         createTimeline getAccuracy getAdapter getComparison getComparisonAsCsv getComparisonAsXlsx
@@ -38,7 +39,7 @@ EVERYBODYS: Mapping[Scope | None, str] = {
 
 OF_OWNERS: Mapping[str, Mapping[Scope, str]] = {
     "scenarios": {
-        "sheet": "getScenarioAsXlsx getScenarioAsOds",
+        "sheet": "getScenarioAsXlsx getScenarioAsOds getScenarioReport",
         "read": "getScenario",
         "write": "replaceScenario updateScenario deleteScenario shareScenario listShares revokeShare",
     },

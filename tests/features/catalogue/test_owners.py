@@ -49,6 +49,17 @@ def test_a_sheet_key_reads_budgets_of_its_owner_alone(service: Service) -> None:
     assert service.by("anonymous", "GET", f"/v1/scenarios/{own}.xlsx?key={service.keys['sheet']}").status_code == 200
 
 
+def test_a_stored_question_of_others_is_compared_by_nobody_else(service: Service) -> None:
+    question = {**QUESTION, "price": {"usd_per_gpu_hour": 7.77}}  # which nobody else keeps
+    other = service.made("/v1/scenarios", {"name": "b's own", "question": question}, caller="b").json()
+    for stored in (other["id"], other["links"]["estimate"].rpartition("/")[2]):
+        body = {"before": stored, "after": {**QUESTION, "price": {"usd_per_gpu_hour": 1.5}}}
+        assert service.by("b", "POST", "/v1/differences", json=body).status_code == 200
+        refused = service.by("a", "POST", "/v1/differences", json=body)
+        assert refused.status_code == 422, (stored, refused.text[:300])
+        assert (refused.status_code, [one["pointer"] for one in refused.json()["errors"]]) == (422, ["/before"])
+
+
 def test_what_others_measured_is_named_by_nobody_else(service: Service) -> None:
     of_a = service.object("measurements", "named")
     for what in ("quarantine", "release"):
