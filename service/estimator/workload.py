@@ -89,6 +89,12 @@ def keeps_quantized_inputs(method: Method, software: Software) -> bool:
     return method.name == "qlora" and not at_least((software.versions or Versions()).bitsandbytes, INPUTS_KEPT_BEFORE)
 
 
+def _fuses_norm(run: Implementation, versions: Versions) -> bool:
+    """Whether one kernel runs a norm."""
+    library, _, version = (run.fused_norm_since or "").partition(" ")
+    return run.fused_norm or bool(version and at_least(getattr(versions, library), version))
+
+
 def _repeats_key_values(run: Implementation, kernel: AttentionName, versions: Versions) -> bool:
     """Whether keys and values are copied to every query head."""
     if kernel == "eager":
@@ -152,10 +158,11 @@ def workload_of(question: CompleteQuestion) -> Workload:
         keeps_scores=kernel == "eager",
         copies_result=run.sequence_first and kernel in ("flash-1", "flash-2", "flash-3", "flash-4"),
         drops_out=recipe.dropout_fraction > 0,
-        fused_norm=run.fused_norm,
+        fused_norm=_fuses_norm(run, software.versions or Versions()),
         joins_norms=run.uses_transformer_engine and not precision.is_unpublished,
         fused_activation=run.fused_activation,
         repeats_key_values=run.always_repeats or _repeats_key_values(run, kernel, software.versions or Versions()),
+        rotary_bytes=run.rotary_bytes,
         masks_windows=run.runs_transformers and recipe.attention == "flash" and kernel != "eager",
         product_bytes=precision.product_bytes if run.keeps_fp8_inputs else None,
         activation_input_bytes=activation_input_bytes(precision, software),

@@ -282,7 +282,7 @@ def test_no_rows_have_no_figures() -> None:
 def test_the_text_names_every_row(found: TotalsAccuracy) -> None:
     text = totals_text(found)
     assert all(row.id in text for row in found.rows)
-    assert f"{found.main_runs.inside} of 23 compared" in text
+    assert f"{found.main_runs.held_out_inside} of 23 compared" in text
 
 
 def test_the_command_says_the_same(

@@ -355,11 +355,13 @@ def _exposed_data(slowest: Slowest, _: str) -> PartExpression:
     if once.text != "0":
         inputs |= {
             **once.inputs,
-            "seen_fraction": workload.constants.exposed_gradient_fraction,
-            "backward_seconds": max(0.0, float(micro.exposed.free) - float(micro.compute.forward)),
+            **numbers_of(degrees, "virtual_pipeline", "virtual_group"),
+            "exposed_gradient_fraction": workload.constants.exposed_gradient_fraction,
+            "backward_seconds": float(step.free_backward_seconds(micro.exposed.free, micro.compute)),
         }
-        rest = f"max(0, (1 - seen_fraction) * ({once.text}) - backward_seconds)"
-        parts.append(f"seen_fraction * ({once.text}) + {rest}")
+        seen = "exposed_gradient_fraction / virtual_pipeline"
+        hiding = "(virtual_group * (virtual_pipeline - 1) + 1) / virtual_pipeline * backward_seconds"
+        parts.append(f"{seen} * ({once.text}) + max(0, (1 - {seen}) * ({once.text}) - {hiding})")
     formula = transfer_seconds if once.text == late.text == "0" else communication.exposed_once_seconds
     return formula, Expression(" + ".join(parts) or "0", inputs)
 
@@ -486,6 +488,8 @@ def _tensor_bytes(slowest: Slowest, row: Communication) -> Expression:
         each = data.reduced_bytes(workload)
         if row.content.endswith("weights"):
             each = workload.state.gathered_bytes
+            if data.narrow_weights(workload) and row.every == "step":
+                return _narrow_weights(slowest, row)
         if row.content.endswith("updates"):
             each = data.UPDATE_BYTES
         return Expression(
@@ -498,6 +502,23 @@ def _tensor_bytes(slowest: Slowest, row: Communication) -> Expression:
     inputs |= {"numbers_of_each_token": row.tensor_bytes / (of_rank * element_bytes), "element_bytes": element_bytes}
     text = "sequence_length * micro_batch / context * numbers_of_each_token * element_bytes"
     return Expression(text, inputs)
+
+
+def _narrow_weights(slowest: Slowest, row: Communication) -> Expression:
+    """Bytes of one call that gathers weights, matrices of layers in fp8."""
+    workload, parameters = slowest.workload, slowest.work.loaded.load.parameters
+    numbers = (parameters.dense_trained, parameters.dense_products)
+    if row.content == "expert_weights":
+        numbers = (parameters.expert_trained, parameters.expert_products)
+    trained = float(numbers[0])
+    matrices = min(float(numbers[1]), trained)
+    calls = float(data.sent_weight_bytes(workload, trained, matrices)) / row.tensor_bytes
+    inputs: Inputs = {
+        "parameters": trained / calls,
+        "fp8_matrices": matrices / calls,
+        "bytes_of_each": workload.state.gathered_bytes,
+    }
+    return Expression("parameters * bytes_of_each - fp8_matrices * (bytes_of_each - 1)", inputs)
 
 
 _BUBBLES = {"dualpipe": "2 / 3 * max(0, pipeline / 2 - 1)", "zero-bubble": "(pipeline - 1) / 3"}

@@ -402,6 +402,8 @@ class SequenceSettings:
     """The activation keeps only its inputs and output."""
     repeats_key_values: bool = False
     """Keys and values are copied to every query head before attention."""
+    rotary_bytes: float = 0.0
+    """Traffic of rotating one number of a query or key, where that is no part of a fused kernel [byte]."""
     masks_windows: bool = False
     """The fused kernel takes a window as a mask of all pairs, which it keeps, and every query head's own keys."""
     copies_result: bool = False

@@ -236,7 +236,7 @@ def step_transfers(workload: Workload, degrees: Degrees, parameters: RankParamet
     stage_two = where(degrees.zero_stage == GRADIENTS, 1, 0)
     for group in _groups(degrees, parameters):
         gradients, spacing = group.trained * reduced_bytes(workload), group.spacing
-        weights = where(whole == 1, group.parameters, group.trained) * workload.state.gathered_bytes
+        weights = sent_weight_bytes(workload, where(whole == 1, group.parameters, group.trained), group.matrices)
         sharded = where(degrees.zero_stage >= OPTIMIZER_STATES, group.shard, 1)
         gathers, ranks = stage_one + stage_two + whole, (group.shard, spacing)
         reduced, gathered = group.reductions, group.gathers
@@ -250,6 +250,31 @@ def step_transfers(workload: Workload, degrees: Degrees, parameters: RankParamet
             updates, calls = group.matrices * UPDATE_BYTES / group.shard, where(degrees.zero_stage >= WEIGHTS, 2, 0)
             transfers.append(Transfer("all_to_all", updates, calls, *ranks, group.updates))
     return tuple(transfers)
+
+
+def narrow_weights(workload: Workload) -> bool:
+    """Whether the replicas gather the matrices of layers in fp8, once a step."""
+    return workload.recipe.fp8_weights and workload.recipe.precision in ("fp8-tensorwise", "fp8-blockwise")
+
+
+def sent_weight_bytes(workload: Workload, numbers: Amount, matrices: Amount) -> Amount:
+    """Bytes of the weights that the replicas gather once a step.
+
+    Formula: N b; (N - M) b + M where matrices are kept in fp8, but for MXFP8, which is made of gathered weights
+    Args:
+        numbers: weights, N [1]
+        matrices: those of layers' matrices among them, M [1]
+    Returns: bytes of all of them [byte]
+    Source:
+        b = StateBytes.gathered_bytes; NVIDIA/Megatron-LM@d98e8a64 core/distributed/param_and_grad_buffer.py (fp8
+        parameters have a buffer of bytes; mxfp8_param_buffer)
+
+    >>> from service.estimator.samples import sample_workload
+    >>> sent_weight_bytes(sample_workload(), 8.0, 4.0)
+    16.0
+    """
+    each = workload.state.gathered_bytes
+    return numbers * each - (matrices * (each - 1) if narrow_weights(workload) else 0.0)
 
 
 def reduced_bytes(workload: Workload) -> float:

@@ -313,13 +313,13 @@ def interruption_inputs(question: CompleteQuestion) -> dict[str, Any]:
     }
 
 
-RUN_RESIDUALS = (-0.2, 0.63)
+RUN_RESIDUALS = (-0.26, 0.65)
 """80 % of published runs took between exp(low) and exp(high) of the GPU-hours predicted for them, each source counting
 as much as any other: billed hours include older software, evaluation, waiting for data and repeated steps.
 Source: service.calibration.scores over the main runs of published/totals.csv."""
 
 
-PLAN_RESIDUALS = (0.03, 0.65)
+PLAN_RESIDUALS = (0.01, 0.67)
 """80 % of published runs took between exp(low) and exp(high) of the GPU-hours of their best plan, each source counting
 as much as any other: beside what RUN_RESIDUALS says, no lab tried every layout, and the best of many predictions is one
 that is too good.

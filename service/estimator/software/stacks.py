@@ -65,10 +65,14 @@ class Implementation:
     meaning: str
     fused_norm: bool = True
     """Norms keep only input and output."""
+    fused_norm_since: str | None = None
+    """Library and version, as "torch 2.9", since which the norm is fused all the same."""
     fused_activation: bool = False
     """The activation keeps only its inputs and output."""
     repeats_key_values: bool = False
     """Keys and values are copied to every query head before eager attention."""
+    rotary_bytes: float = 0.0
+    """Traffic of rotating one number of a query or key, forward, where no kernel fuses it with anything else [byte]."""
     fused_repeats_before: tuple[str, ...] = ()
     """Libraries and versions, as "torch 2.5", before any of which fused attention has them copied too."""
     sequence_first: bool = False

@@ -352,25 +352,34 @@ def once_a_step(workload: Workload, degrees: Degrees, parameters: RankParameters
 
 
 def exposed_once_seconds(
-    workload: Workload, beside_seconds: Amount, waiting_seconds: Amount, backward_seconds: Amount
+    workload: Workload, degrees: Degrees, beside_seconds: Amount, waiting_seconds: Amount, backward_seconds: Amount
 ) -> Amount:
     """Gradients and weights that the data group exchanges once a step, as far as no backward pass hides them.
 
+    A stage of an interleaved pipeline exchanges chunk by chunk: one that has run its last micro-batch backward sends
+    beside the g micro-batches of each chunk that is still to come, and only the first chunk's end is seen.
+
     Formula:
-        T_waiting + x T + max(0, (1 - x) T - t_backward), x = StepConstants.exposed_gradient_fraction
+        T_waiting + y T + max(0, (1 - y) T - (g (v - 1) + 1) / v t_backward), y = x / v,
+        x = StepConstants.exposed_gradient_fraction
     Args:
+        degrees: the layout: v chunks, groups of g micro-batches
         beside_seconds: seconds of what is exchanged beside compute, T [s]
         waiting_seconds: seconds of what is exchanged after the last backward pass, T_waiting [s]
-        backward_seconds: the last micro-batch's backward pass, as far as nothing hides under it, t_backward [s]
+        backward_seconds: one micro-batch's backward pass, as far as nothing hides under it, t_backward [s]
     Returns: seconds of one step [s]
-    Source: StepConstants.exposed_gradient_fraction
+    Source:
+        StepConstants.exposed_gradient_fraction; NVIDIA/Megatron-LM@d98e8a64 core/pipeline_parallel/schedules.py
+        (forward_backward_pipelining_with_interleaving: grad_sync_func and param_sync_func, chunk by chunk)
 
-    >>> from service.estimator.samples import sample_workload
-    >>> exposed_once_seconds(sample_workload(), 0.0, 2.0, 1.0)
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> exposed_once_seconds(sample_workload(), sample_degrees(), 0.0, 2.0, 1.0)
     2.0
     """
-    seen = workload.constants.exposed_gradient_fraction
-    return waiting_seconds + seen * beside_seconds + maximum(0.0, (1 - seen) * beside_seconds - backward_seconds)
+    chunks = degrees.virtual_pipeline
+    seen = workload.constants.exposed_gradient_fraction / chunks
+    hiding = (degrees.virtual_group * (chunks - 1) + 1) / chunks * backward_seconds
+    return waiting_seconds + seen * beside_seconds + maximum(0.0, (1 - seen) * beside_seconds - hiding)
 
 
 @dataclass(slots=True, kw_only=True)

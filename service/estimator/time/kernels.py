@@ -8,7 +8,7 @@ from service.estimator.constants import LAUNCH_SECONDS, NEWEST_KERNEL, product_s
 from service.estimator.degrees import WEIGHTS, Degrees, divisors
 from service.estimator.model.build import INNER_HALF
 from service.estimator.model.ledger import Op, OpKind, Ops, Split, is_rerun, rerun_flop
-from service.estimator.numeric import Amount, maximum, where
+from service.estimator.numeric import Amount, both, maximum, where
 from service.estimator.parallelism.stages import RankParameters
 from service.estimator.question import AttentionName, ContextMethod, DispatcherName, Model
 from service.estimator.software.precision import Format, fp8_attention_gains, known_peak_flop_per_s, quantization_of
@@ -32,22 +32,69 @@ CAST_BYTES = 4.0
 """Traffic of turning one number into fp8 with one scale a tensor: read in two bytes, written row- and column-wise.
 Source: NVIDIA/TransformerEngine@v2.11 common/transpose/cast_transpose.cu."""
 
+ROWWISE_BYTES = 3.0
+"""The same without the copy column by column. Source: the same, common/util/cast.cu."""
+
+TRANSPOSE_BYTES = 2.0
+"""Traffic of that copy alone, of a number in fp8. Source: the same, common/transpose/transpose.cu."""
+
+
+def reads_either_side(workload: Workload) -> bool:
+    """Whether products in fp8 with one scale a tensor read a matrix row by row and column by column.
+
+    Formula: Transformer Engine on Blackwell
+    Returns: whether they do, so that no operand is transposed
+    Source: NVIDIA/TransformerEngine@v2.11 common/transformer_engine.cpp (nvte_is_non_tn_fp8_gemm_supported)
+
+    >>> from service.estimator.samples import sample_workload
+    >>> reads_either_side(sample_workload())
+    False
+    """
+    return workload.implementation.uses_transformer_engine and generation(workload.gpu) == "Blackwell"
+
 
 def cast_bytes(workload: Workload) -> float:
     """Memory traffic of turning one number into the format of the products.
 
-    Formula: one scale a tensor: CAST_BYTES; one a block: what benchmarks of such products show, and no less
+    Formula:
+        one scale a tensor: CAST_BYTES, or ROWWISE_BYTES where products read either side; one a block: what benchmarks
+        of such products show, and no less than CAST_BYTES
     Returns: bytes of one number [byte]
-    Source: CAST_BYTES; rates.MATRIX_RATES (quantise_bytes)
+    Source: CAST_BYTES; ROWWISE_BYTES; rates.MATRIX_RATES (quantise_bytes)
 
     >>> from service.estimator.samples import sample_workload
     >>> cast_bytes(sample_workload())
     4.0
     """
     if workload.recipe.precision == "fp8-tensorwise":
-        return CAST_BYTES
+        return ROWWISE_BYTES if reads_either_side(workload) else CAST_BYTES
     measured = format_rate(generation_rates(workload.gpu), workload.precision.matrix_format).quantise_bytes
     return max(CAST_BYTES, measured)
+
+
+def gathered_cast_bytes(workload: Workload, degrees: Degrees) -> Amount:
+    """Memory traffic of turning one number that tensor ranks gather into the format of the products.
+
+    Formula:
+        c; where they gather it in that format each casts its own share, c / t, and with one scale a tensor
+        ROWWISE_BYTES / t, and transposes what it has received
+    Args:
+        workload: the workload, with c = cast_bytes
+        degrees: the layout, t tensor ranks
+    Returns: bytes of one number on one rank [byte]
+    Source: NVIDIA/TransformerEngine@v2.11 pytorch/distributed.py (_all_gather_fp8, _all_gather_mxfp8)
+
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> gathered_cast_bytes(sample_workload(), sample_degrees(tensor=4))
+    4.0
+    """
+    each = cast_bytes(workload)
+    if not workload.implementation.overlap.gathers_narrow:
+        return each
+    shared: Amount = each / degrees.tensor
+    if workload.recipe.precision == "fp8-tensorwise" and not reads_either_side(workload):
+        shared = ROWWISE_BYTES / degrees.tensor + TRANSPOSE_BYTES
+    return where(both(degrees.sequence_parallel == 1, degrees.tensor > 1), shared, each)
 
 
 def weight_cast_seconds(workload: Workload, parameters: RankParameters) -> Amount:
@@ -210,8 +257,6 @@ class Rates:
     """Rate of the two products of eager attention."""
     bytes_per_s: float
     """Rate of memory traffic."""
-    cast_bytes: float
-    """Memory traffic of converting one number of an operand to the recipe's format."""
 
     def of(self, op: Op) -> Products:
         """Rates of an operation's products."""
@@ -273,7 +318,6 @@ def rates_of(workload: Workload) -> Rates:
         * constants.eager_attention_fraction
         * (1.0 if aligned else constants.misaligned_head_fraction),
         bytes_per_s=streaming_bytes_per_s(gpu, constants.memory_fraction),
-        cast_bytes=cast_bytes(workload),
     )
 
 
@@ -469,14 +513,15 @@ product reads forward and the first one backward. Source: NVIDIA-NeMo/Megatron-B
 (use_transformer_engine_op_fuser, grouped MLP of cuDNN's CuTe DSL)."""
 
 
-def product_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workload) -> OpSeconds:
+def product_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workload, degrees: Degrees) -> OpSeconds:
     """Seconds of the products of one operation with weights: its result, and the gradients of input and weights.
 
     Formula:
         forward: (m, n, k); backward: the mean of (m, k, n) and (k, n, m) for each gradient that is needed; each
         over x where a side is not aligned, over g m / (m + GROUP_TOKENS) where tokens are dealt to several experts,
         whose products run side by side, or one after another where they are not grouped;
-        cast: c (m k + m n) / W, c = Rates.cast_bytes, but for what fused experts convert themselves; and what makes
+        cast: (c m k + c' m n) / W, c and c' = cast_bytes, or gathered_cast_bytes for what tensor ranks gather, the
+        input or, where they sum in parts, the gradient, but for what fused experts convert themselves; and what makes
         frozen matrices of 4 bits wide
     Args:
         workload: the workload, with x and g
@@ -510,8 +555,14 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workloa
     wide, wide_again = widening_seconds(op, shape, rates, workload)
     if not rates.is_narrow or op.keeps_precision:
         return OpSeconds(forward, backward, wide + wide_again, wide)
-    number_seconds = rates.cast_bytes * shape.copies / rates.bytes_per_s
-    inputs, gradients = m * k * number_seconds, (m * n * number_seconds if op.gradients else 0.0)
+    input_bytes: Amount = cast_bytes(workload)
+    gradient_bytes: Amount = input_bytes
+    if op.split in (Split.TENSOR, Split.VOCABULARY) and not op.holds_experts:
+        gathered = gathered_cast_bytes(workload, degrees)
+        input_bytes, gradient_bytes = (input_bytes, gathered) if op.is_row_parallel else (gathered, gradient_bytes)
+    numbers_per_s = rates.bytes_per_s / shape.copies
+    inputs = m * k * input_bytes / numbers_per_s
+    gradients = m * n * gradient_bytes / numbers_per_s if op.gradients else 0.0
     if workload.software.fused_experts:
         inputs, gradients = (0.0 if op.name == FUSED[-1] else inputs), (0.0 if op.name == FUSED[0] else gradients)
     return OpSeconds(forward, backward, inputs + gradients + wide + wide_again, inputs + wide)
@@ -693,7 +744,7 @@ def op_seconds(
     Source: product_seconds, attention_seconds, kernel_seconds
     """
     if op.kind == "gemm":
-        return product_seconds(op, product_shape(op, workload.model, degrees, split), rates, workload)
+        return product_seconds(op, product_shape(op, workload.model, degrees, split), rates, workload, degrees)
     scale, divisor = degrees.micro_batch / degrees.context, split[op.split]
     if op.kind == "attention":
         pieces = degrees.context if method == "ring" else 1

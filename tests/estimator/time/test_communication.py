@@ -255,3 +255,28 @@ def test_deepspeed_overlaps_as_it_says_and_fills_a_second_bucket_for_it() -> Non
         for one in (alone, both)
     ]
     assert buckets[1] == 2 * buckets[0]
+
+
+def test_a_stage_with_chunks_exchanges_each_beside_those_that_are_still_to_come() -> None:
+    """The exchange outlasts one backward pass, and not those of the groups that a chunk waits for."""
+    stages = Layout(data=8, pipeline=2, zero_stage=1)
+    layouts = [replace(stages, virtual_pipeline=chunks) for chunks in (1, 4)]
+    whole, chunked = (parts(asked(DENSE, one), link_bytes_per_s=1e11)["exposed_data"] for one in layouts)
+    assert chunked < whole / 2
+
+
+def test_replicas_gather_fp8_weights_as_bytes() -> None:
+    wide = asked(DENSE, Layout(data=16, zero_stage=1))
+    wide = replace(wide, recipe=replace(wide.recipe, precision="fp8-tensorwise"))
+    narrow = replace(wide, recipe=replace(wide.recipe, fp8_weights=True))
+    sent = [rows(one)["data_all_gather_weights"] for one in (wide, narrow)]
+    half = sent[0].tensor_bytes * sent[0].calls / 2
+    assert half < sent[1].tensor_bytes * sent[1].calls < 1.5 * half
+
+
+def test_tensor_ranks_cast_their_share_of_what_they_gather() -> None:
+    """A rank casts an eighth, and transposes the whole on Hopper."""
+    split = asked(DENSE, Layout(tensor=8), tensor_overlap=False)
+    split = replace(split, recipe=replace(split.recipe, precision="fp8-tensorwise"))
+    whole = replace(split, layout=replace(split.layout, sequence_parallel=False))
+    assert 0.6 < parts(split)["cast"] / parts(whole)["cast"] < 0.9

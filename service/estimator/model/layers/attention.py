@@ -41,9 +41,24 @@ def attention_ops(model: Model, layer_type: LayerType, setting: SequenceSettings
     return (
         query_key_value_op(model, setting, inputs=model.hidden_size, gates=gates),
         *((_query_key_norm_op(model, setting),) if model.qk_norm != "none" else ()),
+        *((_rotary_op(model, setting),) if setting.rotary_bytes else ()),
         core_attention_op(model, layer_type, setting, query_width=width, value_width=width),
         *((gate,) if gates else ()),
         attention_output_op(model, setting),
+    )
+
+
+def _rotary_op(model: Model, setting: SequenceSettings) -> Op:
+    """Rotation of queries and keys in kernels of its own, and copies of keys and values for the heads of a group."""
+    numbers = (model.num_attention_heads + model.key_value_heads) * model.head_width
+    copies = setting.repeats_key_values and model.key_value_heads < model.num_attention_heads
+    return Op(
+        name="attention.rotary",
+        kind="elementwise",
+        split=Split.TENSOR,
+        moved_bytes=int(setting.rotary_bytes * setting.tokens) * numbers
+        + (setting.tensor_bytes(2 * numbers) if copies else 0),
+        reads=("q_proj", "k_proj"),
     )
 
 
