@@ -104,8 +104,8 @@ def expert_host_seconds(workload: Workload) -> float:
     Source: NATIVE_SECONDS; StepConstants.host_launch_seconds
 
     >>> from service.estimator.samples import sample_workload
-    >>> expert_host_seconds(sample_workload())
-    3e-05
+    >>> round(1e6 * expert_host_seconds(sample_workload()), 3)
+    30.0
     """
     if workload.software.fused_experts:
         return 0.0
