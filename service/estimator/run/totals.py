@@ -338,7 +338,7 @@ def run_interval(predicted: Interval, residuals: tuple[float, float] = RUN_RESID
 
     >>> wide = run_interval(Interval(50.0, 100.0, 110.0, "analytic"))
     >>> wide.low, wide.value, round(wide.high)
-    (50.0, 100.0, 188)
+    (50.0, 100.0, 192)
     """
     low, high = (predicted.value * exp(residual) for residual in residuals)
     return Interval(min(predicted.low, low), predicted.value, max(predicted.high, high), predicted.basis)
