@@ -116,9 +116,9 @@ def test_a_refusal_says_what_to_do(sight: Sight) -> None:
 )
 def test_what_is_typed_means_what_json_means(name: str, text: str, sight: Sight) -> None:
     sight.type_in(f"#input-{name}", text)
+    asked = f"{name}={number_of(name, text.replace(' ', ''))}"
+    sight.page.wait_for_function("asked => location.hash.split('&').includes(asked)", arg=asked)
     sight.answered()
-    shown = sight.page.evaluate("() => location.hash")
-    assert f"{name}={number_of(name, text.replace(' ', ''))}" in shown
 
 
 @pytest.mark.parametrize("text", ["10k", "1,5", "8x", "1,000"])
