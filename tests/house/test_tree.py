@@ -21,27 +21,25 @@ ENTRIES = {
 
 IGNORED = [line.strip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines() if line]
 
-REGISTRIES = [
-    needle.replace("|", "")
-    for needle in (
-        *("py|pi.org", "python|hosted.org", "npm|js.org", "npm|js.com", "ana|conda.org", "index|-url", "js|delivr"),
-        "un|pkg.com",
-    )
-]
-"""Package registries and their mirrors."""
-
 FOREIGN = [
     needle.replace("|", "")
     for needle in (
+        *(
+            "py|pi.org",
+            "python|hosted.org",
+            "npm|js.org",
+            "npm|js.com",
+            "ana|conda.org",
+            "index|-url",
+            "js|delivr",
+            "un|pkg.com",
+        ),
         *("/wo|rk/", "/ro|ot/", "/ho|me/", "/tm|p/venv", "/op|t/wheels", "/op|t/pypi"),
         *("assis|tant", "cl|aude", "anth|ropic", "chat|gpt", "sub|agent", "work|place", "the br|ief", "iss|ue #"),
         *("design|.md", "../sha|red", "to|do:", "fix|me"),
     )
 ]
-"""Paths of one machine, words of the place of work, things left undone."""
-
-PUBLIC = re.compile(r"tests/formats/(\w+/)?public/.+/.+|tests/formats/shell/public/.+\.sh")
-"""Files of others, kept as they are published: they name paths and roles of their own."""
+"""Package registries and their mirrors, paths of one machine, words of the place of work, things left undone."""
 
 
 def _is_ignored(name: str) -> bool:
@@ -68,8 +66,7 @@ def test_only_agreed_entries_stand_at_the_top() -> None:
 @each_of(FILES)
 def test_file_holds_nothing_foreign(path: Path) -> None:
     content = path.read_bytes().lower()
-    refused = REGISTRIES if PUBLIC.fullmatch(shown(path)) else REGISTRIES + FOREIGN
-    found = [needle for needle in refused if needle.encode() in content]
+    found = [needle for needle in FOREIGN if needle.encode() in content]
     assert not found, f"holds {found}"
 
 
